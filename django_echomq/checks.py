@@ -1,0 +1,40 @@
+"""System checks: ``manage.py check`` tells all that is wrong with the settings and the tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core import checks
+from django.core.checks import CheckMessage, Error, register
+
+from .conf import did_you_mean, read_settings
+from .tasks.registry import autodiscover, registered
+from .tasks.task import EchoTask
+
+
+@register("echomq")
+def check_settings(**kwargs: Any) -> list[CheckMessage]:
+    """Reports every fault of ``settings.ECHOMQ``."""
+    current = read_settings()
+    return [
+        *(Error(p.message, hint=p.hint or None, id=p.id) for p in current.problems),
+        *(checks.Warning(p.message, hint=p.hint or None, id=p.id) for p in current.warnings),
+    ]
+
+
+@register("echomq")
+def check_tasks(**kwargs: Any) -> list[CheckMessage]:
+    """Reports tasks on queues that the settings do not define."""
+    autodiscover()
+    queues = read_settings().queues
+    return [
+        Error(
+            f"The task {name} goes to the queue {task.queue_name!r}, which ECHOMQ['QUEUES'] does "
+            "not define.",
+            hint=did_you_mean(task.queue_name, queues, "Define the queue, or name another.")
+            or None,
+            id="echomq.E006",
+        )
+        for name, task in registered().items()
+        if isinstance(task, EchoTask) and task.queue_name not in queues
+    ]

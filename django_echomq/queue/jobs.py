@@ -1,0 +1,591 @@
+"""The spine: admit, claim, settle; jobs parked in time; single rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..wire.client import Argument, Call, Slot, Steps
+from ..wire.errors import JobGone, PayloadTooLarge, StaleToken
+from ..wire.ids import check, check_job
+from ..wire.keys import check_lane, check_unique
+from .clock import Duration, When, duration_ms, instant_ms
+from .values import Admission, Claim, Job, Outcome, Settled, Unique
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+MIN_PRIORITY, MAX_PRIORITY = -100, 100
+#: Most jobs that one script call admits or claims, so that none holds the server for long.
+BATCH = 500
+_BATCH_BYTES = 1_048_576
+_REASON_MAX = 4_096
+_SETS = {
+    "pending": b"pending",
+    "active": b"active",
+    "scheduled": b"schedule",
+    "dead": b"dead",
+    "completed": b"outcomes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How one claim ends; made by :meth:`Jobs.completion`, :meth:`Jobs.failure` and
+    :meth:`Jobs.giving_back`."""
+
+    verb: str
+    claim: Claim
+    args: tuple[Argument, Argument, Argument, Argument, Argument]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The answer to settling and claiming in one step.
+
+    Attributes:
+        settled: one word per settlement, in order.
+        claims: the jobs claimed.
+        next_due_ms: ms until the next scheduled job is due; ``None`` where none waits.
+    """
+
+    settled: list[Settled]
+    claims: list[Claim]
+    next_due_ms: int | None
+
+
+class Jobs:
+    """The verbs of jobs. Each is one script call."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._client = queue.client
+
+    # Admission
+
+    def enqueue(
+        self,
+        payload: bytes | str,
+        *,
+        job_id: str | None = None,
+        lane: str | None = None,
+        priority: int = 0,
+        unique: Unique | None = None,
+    ) -> Admission:
+        """Admits a job that may be claimed at once.
+
+        Args:
+            payload: bytes, or text that is sent as UTF-8; at most ``MAX_PAYLOAD`` bytes.
+            job_id: the caller's own ``JOB`` id; minted where ``None``.
+            lane: the lane to wait in, instead of the flat set.
+            priority: -100 to 100; a higher number is claimed first, mint order within one.
+            unique: admit only while no other live job holds the key.
+
+        Returns:
+            ``enqueued``, or ``duplicate`` where a job holds ``job_id`` or the unique key.
+
+        Raises:
+            InvalidId, WrongKind, InvalidName, PayloadTooLarge, TypeError, ValueError: nothing was
+                sent.
+            ServerUnavailable: not known to be admitted.
+        """
+        return self._one(payload, "now", 0, job_id, lane, priority, unique)
+
+    def enqueue_at(
+        self,
+        payload: bytes | str,
+        when: When,
+        *,
+        job_id: str | None = None,
+        lane: str | None = None,
+        priority: int = 0,
+        unique: Unique | None = None,
+    ) -> Admission:
+        """Parks a job until an instant: an aware datetime or Unix ms. The past is due at once."""
+        return self._one(payload, "at", instant_ms(when), job_id, lane, priority, unique)
+
+    def enqueue_in(
+        self,
+        payload: bytes | str,
+        delay: Duration,
+        *,
+        job_id: str | None = None,
+        lane: str | None = None,
+        priority: int = 0,
+        unique: Unique | None = None,
+    ) -> Admission:
+        """Parks a job for a while, seconds or a timedelta, measured by the server's clock."""
+        ms = duration_ms(delay, "the delay")
+        return self._one(payload, "in", ms, job_id, lane, priority, unique)
+
+    def enqueue_many(
+        self,
+        payloads: Iterable[bytes | str],
+        *,
+        lane: str | None = None,
+        priority: int = 0,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> list[Admission]:
+        """Admits jobs, some hundreds per round trip; one answer per payload, in order.
+
+        All payloads are checked before the first is sent. Each round trip is one step for the
+        server: where the server goes away in the middle, whole leading batches are admitted.
+
+        Args:
+            progress: called with (done, total) after each batch.
+        """
+        return self._client.drive(
+            self.admission(list(payloads), lane=lane, priority=priority, progress=progress)
+        )
+
+    def _one(
+        self,
+        payload: bytes | str,
+        when: str,
+        ms: int,
+        job_id: str | None,
+        lane: str | None,
+        priority: int,
+        unique: Unique | None,
+    ) -> Admission:
+        steps = self.admission(
+            [payload],
+            own_ids=None if job_id is None else [job_id],
+            lane=lane,
+            priority=priority,
+            unique=unique,
+            when=when,
+            ms=ms,
+        )
+        return self._client.drive(steps)[0]
+
+    def admission(
+        self,
+        payloads: Sequence[bytes | str],
+        *,
+        own_ids: Sequence[str] | None = None,
+        minted_ids: Sequence[str] | None = None,
+        lane: str | None = None,
+        priority: int = 0,
+        unique: Unique | None = None,
+        when: str = "now",
+        ms: int = 0,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Steps[list[Admission]]:
+        """The steps of an admission, for a thread or an event loop to walk.
+
+        Args:
+            own_ids: the caller's ids; one that a row holds is a duplicate.
+            minted_ids: ids minted earlier; one that a row holds is minted again.
+            when: ``now``, ``at`` (``ms`` is Unix ms) or ``in`` (``ms`` from the server's now).
+        """
+        bodies = [self._body(payload) for payload in payloads]
+        if lane is not None:
+            check_lane(lane)
+        if isinstance(priority, bool) or not isinstance(priority, int):
+            raise TypeError(f"a priority is a whole number, not {priority!r}")
+        if not MIN_PRIORITY <= priority <= MAX_PRIORITY:
+            raise ValueError(
+                f"a priority lies between {MIN_PRIORITY} and {MAX_PRIORITY}, not {priority}"
+            )
+        unique_ms = 0
+        if unique is not None:
+            check_unique(unique.key)
+            unique_ms = 0 if unique.ttl is None else max(1, duration_ms(unique.ttl, "the ttl"))
+        if own_ids is not None:
+            for own in own_ids:
+                check_job(own)
+        head = (
+            when,
+            ms,
+            lane or "",
+            priority,
+            "minted" if own_ids is None else "own",
+            unique.key if unique else "",
+            unique_ms,
+        )
+        return self._admit(bodies, own_ids or minted_ids, head, progress)
+
+    def _admit(
+        self,
+        bodies: list[bytes],
+        ids: Sequence[str] | None,
+        head: tuple[Argument, ...],
+        progress: Callable[[int, int], object] | None,
+    ) -> Steps[list[Admission]]:
+        total = len(bodies)
+        word = Outcome.ENQUEUED if head[0] == "now" else Outcome.SCHEDULED
+        admissions: list[Admission] = []
+        slot = self._client.take_slot()
+        try:
+            start = 0
+            while start < total:
+                end, size = start, 0
+                while end < total and end - start < BATCH and size <= _BATCH_BYTES:
+                    size += len(bodies[end])
+                    end += 1
+                chunk = bodies[start:end]
+                if ids is None:
+                    names = yield from self._client.mint(len(chunk))
+                else:
+                    names = list(ids[start:end])
+                admissions += yield from self._admit_chunk(slot, names, chunk, head, word)
+                start = end
+                if progress:
+                    progress(start, total)
+        finally:
+            self._client.give_slot(slot)
+        return admissions
+
+    def _admit_chunk(
+        self,
+        slot: Slot,
+        names: list[str],
+        bodies: list[bytes],
+        head: tuple[Argument, ...],
+        word: Outcome,
+    ) -> Steps[list[Admission]]:
+        answer: list[Admission | None] = [None] * len(names)
+        left = list(range(len(names)))
+        while left:
+            args: list[Argument] = [*slot.next(), *head]
+            for i in left:
+                args += names[i], bodies[i]
+            verdicts = yield from self._client.run(self._queue.call("jobs/enqueue", *args))
+            collided = []
+            for i, verdict in zip(left, verdicts, strict=True):
+                if verdict == 1:
+                    answer[i] = Admission(names[i], word)
+                elif verdict == 0:
+                    collided.append(i)
+                else:
+                    answer[i] = Admission(_id(verdict), Outcome.DUPLICATE)
+            left = collided
+            fresh = yield from self._client.mint(len(left))
+            for i, name in zip(left, fresh, strict=True):
+                names[i] = name
+        return [admission for admission in answer if admission is not None]
+
+    def _body(self, payload: bytes | str) -> bytes:
+        if isinstance(payload, str):
+            payload = payload.encode()
+        elif not isinstance(payload, bytes):
+            raise TypeError(f"a payload is bytes or str, not {type(payload).__name__}")
+        limit = self._queue.options.max_payload
+        if len(payload) > limit:
+            raise PayloadTooLarge(
+                f"the payload has {len(payload)} bytes, queue {self._queue.name!r} takes {limit}"
+            )
+        return payload
+
+    # Claim and settle
+
+    def claim(self, limit: int = 1, lease: Duration | None = None) -> list[Claim]:
+        """Takes up to ``limit`` waiting jobs in hand, highest priority and oldest first.
+
+        Args:
+            limit: 1 to 500.
+            lease: how long the claims hold unless extended; the queue's ``LEASE`` unless given.
+
+        Returns:
+            The claims; none while the queue is empty or paused.
+        """
+        if not 1 <= limit <= BATCH:
+            raise ValueError(f"claim between 1 and {BATCH} jobs at a time, not {limit!r}")
+        lease_ms = None if lease is None else self._lease_ms(lease)
+        return self._exchange((), limit, lease_ms).claims
+
+    def complete(self, claim: Claim, result: bytes | str | None = None) -> None:
+        """Ends a claim with success.
+
+        The row becomes an outcome record for ``KEEP_COMPLETED``, or goes.
+
+        Raises:
+            StaleToken: the job is held under another token.
+            JobGone: there is no such job.
+        """
+        self._settle(self.completion(claim, result))
+
+    def retry(
+        self,
+        claim: Claim,
+        delay: Duration = 0,
+        max_attempts: int | None = None,
+        error: str = "",
+    ) -> Settled:
+        """Ends a claim with failure: ``scheduled`` after ``delay``, or ``dead``.
+
+        Args:
+            delay: seconds or a timedelta until the next try.
+            max_attempts: the budget; the try that reaches it is the last. The queue's unless given.
+            error: the reason, kept as the row's ``last_error``.
+
+        Raises:
+            StaleToken, JobGone: as :meth:`complete`.
+        """
+        return self._settle(self.failure(claim, delay, max_attempts, error))
+
+    def release(self, claim: Claim) -> None:
+        """Gives a job back to where it came from; the attempt does not count.
+
+        Raises:
+            StaleToken, JobGone: as :meth:`complete`.
+        """
+        self._settle(self.giving_back(claim))
+
+    def completion(self, claim: Claim, result: bytes | str | None = None) -> Settlement:
+        """The settlement of :meth:`complete`, for :meth:`exchange_call`."""
+        options = self._queue.options
+        body = b"" if result is None else result
+        return Settlement(
+            "complete",
+            claim,
+            (body, options.keep_completed_ms, options.keep_completed_max, "", ""),
+        )
+
+    def failure(
+        self,
+        claim: Claim,
+        delay: Duration = 0,
+        max_attempts: int | None = None,
+        error: str = "",
+        history: bytes = b"",
+    ) -> Settlement:
+        """The settlement of :meth:`retry`; ``history`` is one line of JSON about the attempt."""
+        options = self._queue.options
+        budget = options.max_attempts if max_attempts is None else max_attempts
+        reason = error[:_REASON_MAX].encode("utf-8", "backslashreplace")
+        return Settlement(
+            "retry",
+            claim,
+            (duration_ms(delay, "the delay"), budget, reason, history, options.keep_dead_ms),
+        )
+
+    def giving_back(self, claim: Claim) -> Settlement:
+        """The settlement of :meth:`release`."""
+        return Settlement("release", claim, ("", "", "", "", ""))
+
+    def exchange_call(
+        self,
+        slot: Slot,
+        settlements: Sequence[Settlement],
+        limit: int,
+        worker: str,
+        lease_ms: int | None = None,
+    ) -> Call:
+        """One call that settles and claims. The same call may be sent again after a lost reply.
+
+        Args:
+            slot: the caller's slot; its calls must follow each other.
+            settlements: what to settle.
+            limit: how many jobs to claim, 0 to 500.
+            worker: the name that claimed rows carry.
+        """
+        args: list[Argument] = [
+            *slot.next(),
+            limit,
+            self._queue.options.lease_ms if lease_ms is None else lease_ms,
+            worker,
+        ]
+        for settlement in settlements:
+            claim = settlement.claim
+            args += settlement.verb, claim.job_id, claim.attempts
+            args += settlement.args
+        return self._queue.call("jobs/settle", *args)
+
+    def exchange_answer(self, reply: Any) -> Exchange:
+        """Reads the reply of :meth:`exchange_call`."""
+        words, flat, next_due = reply
+        claims = [
+            Claim(
+                flat[i].decode(),
+                flat[i + 1],
+                int(flat[i + 2]),
+                flat[i + 4].decode() or None,
+                int(flat[i + 3]),
+                flat[i + 5],
+            )
+            for i in range(0, len(flat), 6)
+        ]
+        return Exchange(
+            [Settled(word.decode()) for word in words],
+            claims,
+            None if next_due < 0 else int(next_due),
+        )
+
+    def _exchange(
+        self, settlements: Sequence[Settlement], limit: int, lease_ms: int | None = None
+    ) -> Exchange:
+        slot = self._client.take_slot()
+        try:
+            call = self.exchange_call(slot, settlements, limit, slot.name.decode(), lease_ms)
+            return self.exchange_answer(self._client.drive(self._client.run(call)))
+        finally:
+            self._client.give_slot(slot)
+
+    def _settle(self, settlement: Settlement) -> Settled:
+        (word,) = self._exchange((settlement,), 0).settled
+        if word is Settled.GONE:
+            raise JobGone(f"job {settlement.claim.job_id} is gone")
+        if word is Settled.STALE:
+            raise StaleToken(
+                f"job {settlement.claim.job_id} is no longer held under token "
+                f"{settlement.claim.attempts}"
+            )
+        return word
+
+    def extend_lock(self, claim: Claim, lease: Duration | None = None) -> None:
+        """Moves the deadline of a claim to ``lease`` from now.
+
+        Raises:
+            StaleToken: the claim is over.
+            JobGone: there is no such job.
+        """
+        (word,) = self._extend([claim], lease)
+        if word == b"gone":
+            raise JobGone(f"job {claim.job_id} is gone")
+        if word == b"stale":
+            raise StaleToken(f"job {claim.job_id} is no longer held under token {claim.attempts}")
+
+    def extend_locks(self, claims: Sequence[Claim], lease: Duration | None = None) -> list[str]:
+        """Moves the deadlines of claims; answers the ids of those that are over."""
+        if not claims:
+            return []
+        words = self._extend(claims, lease)
+        return [c.job_id for c, word in zip(claims, words, strict=True) if word != b"ok"]
+
+    def _extend(self, claims: Sequence[Claim], lease: Duration | None) -> list[bytes]:
+        lease_ms = self._queue.options.lease_ms if lease is None else self._lease_ms(lease)
+        args: list[Argument] = [lease_ms]
+        for claim in claims:
+            args += claim.job_id, claim.attempts
+        words: list[bytes] = self._queue.run("jobs/extend_locks", *args)
+        return words
+
+    def _lease_ms(self, lease: Duration) -> int:
+        ms = duration_ms(lease, "the lease")
+        if ms < 1:
+            raise ValueError("a lease lasts at least a millisecond")
+        return ms
+
+    # Moved by time
+
+    def promote(self, limit: int = 100) -> int:
+        """Moves up to ``limit`` due jobs from the schedule to where they wait; answers how many."""
+        return int(self._queue.run("jobs/promote", limit))
+
+    def reap(self, limit: int = 100) -> int:
+        """Returns up to ``limit`` jobs whose lease lapsed to where they wait; answers how many."""
+        return int(self._queue.run("jobs/reap", limit))
+
+    # One row
+
+    def state(self, job_id: str) -> str:
+        """Where a job stands.
+
+        Returns:
+            ``pending active scheduled dead awaiting_children unknown absent``, or ``completed``
+            while an outcome record lives.
+        """
+        return _id(self._queue.run("jobs/state", check(job_id)))
+
+    def get(self, job_id: str) -> Job:
+        """The row of a job, or the outcome record of one that ended.
+
+        Raises:
+            JobGone: there is neither.
+        """
+        return self._client.drive(self.reading(job_id))
+
+    def reading(self, job_id: str) -> Steps[Job]:
+        """The steps of :meth:`get`."""
+        state, flat = yield from self._client.run(self._queue.call("jobs/get", check(job_id)))
+        return self.row(job_id, state, flat)
+
+    def row(self, job_id: str, state: bytes, flat: list[bytes]) -> Job:
+        """Reads the reply of ``jobs/get``."""
+        if not flat:
+            raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
+        return Job.from_row(job_id, state.decode(), flat)
+
+    def browse(
+        self,
+        state: str = "pending",
+        offset: int = 0,
+        limit: int = 50,
+        newest_first: bool = True,
+        lane: str | None = None,
+    ) -> list[Job]:
+        """A page of jobs of one state.
+
+        Args:
+            state: ``pending active scheduled dead completed``.
+            offset, limit: the page, by rank.
+            newest_first: the order.
+            lane: with ``pending``, a lane instead of the flat set.
+        """
+        if state not in _SETS:
+            raise ValueError(f"unknown state {state!r}: use {', '.join(_SETS)}")
+        if lane is not None and state != "pending":
+            raise ValueError("only pending jobs stand in a lane")
+        if offset < 0 or not 1 <= limit <= 1_000:
+            raise ValueError("a page starts at rank 0 or later and has 1 to 1,000 jobs")
+        where = _SETS[state]
+        if lane is not None:
+            where = f"g:{check_lane(lane)}:pending".encode()
+        flat = self._queue.run(
+            "jobs/browse",
+            where,
+            offset,
+            offset + limit - 1,
+            "newest" if newest_first else "oldest",
+        )
+        return [
+            Job.from_row(_id(flat[i]), state, flat[i + 2])
+            for i in range(0, len(flat), 3)
+            if flat[i + 2]
+        ]
+
+    def update_progress(self, job_id: str, progress: str) -> None:
+        """Notes how far a job is, and publishes it on the queue's events channel.
+
+        Args:
+            progress: text, by custom a number or JSON.
+
+        Raises:
+            JobGone: there is no such job.
+        """
+        if not self._queue.run("jobs/update_progress", check(job_id), progress):
+            raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
+
+    def add_log(self, job_id: str, line: str, keep: int | None = None) -> int:
+        """Adds a line to a job's log; answers how many it has.
+
+        Args:
+            keep: keep only so many of the newest lines.
+
+        Raises:
+            JobGone: there is no such job.
+        """
+        if keep is not None and keep < 1:
+            raise ValueError("keep at least one line")
+        count = int(self._queue.run("jobs/add_log", check(job_id), line, keep or 0))
+        if count < 0:
+            raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
+        return count
+
+    def logs(self, job_id: str) -> list[str]:
+        """The lines of a job's log, oldest first.
+
+        Raises:
+            JobGone: there is no such job.
+        """
+        lines = self._queue.run("jobs/logs", check(job_id))
+        if lines == 0:
+            raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
+        return [line.decode("utf-8", "backslashreplace") for line in lines]
+
+
+def _id(reply: bytes) -> str:
+    return reply.decode("ascii", "backslashreplace")

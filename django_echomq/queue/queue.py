@@ -1,0 +1,113 @@
+"""A queue: the control map's front door."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..wire.client import Argument, Call, Client, Steps
+from ..wire.endpoint import Endpoint
+from ..wire.keys import Keys
+from ..wire.scripts import script
+from .backoff import Backoff, Exponential
+
+if TYPE_CHECKING:
+    from .admin import Admin
+    from .jobs import Jobs
+    from .metrics import Metrics
+    from .stalled import Stalled
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOptions:
+    """How a queue treats its jobs.
+
+    Attributes:
+        lease_ms: how long a claim holds without being extended.
+        max_attempts: tries before a job is dead.
+        backoff: the curve between tries.
+        timeout_ms: how long a handler may run; ``None`` for ever.
+        max_stalled: lapsed leases before a job is buried; 0 never buries.
+        keep_completed_ms: how long an outcome record lives; 0 keeps none.
+        keep_completed_max: at most so many outcome records.
+        keep_dead_ms: how long a dead job stays; 0 for ever.
+        max_payload: bytes.
+    """
+
+    lease_ms: int = 30_000
+    max_attempts: int = 3
+    backoff: Backoff = field(default_factory=lambda: Exponential().jittered())
+    timeout_ms: int | None = None
+    max_stalled: int = 3
+    keep_completed_ms: int = 3_600_000
+    keep_completed_max: int = 10_000
+    keep_dead_ms: int = 0
+    max_payload: int = 1_048_576
+
+
+class Queue:
+    """One queue on one server.
+
+    Args:
+        name: 1 to 128 letters, digits, ``.``, ``_`` or ``-``.
+        client: a :class:`~django_echomq.wire.client.Client`, or a ``redis.Redis`` whose address
+            and credentials are taken over.
+        options: how it treats its jobs; the defaults are those of the settings.
+
+    Raises:
+        InvalidName: for another name.
+        UnsafeClient: for a client that decodes replies.
+    """
+
+    def __init__(self, name: str, client: Any, options: QueueOptions | None = None) -> None:
+        self.keys = Keys(name)
+        self.name = name
+        if not isinstance(client, Client):
+            client = Client(Endpoint.from_client(client))
+        self.client: Client = client
+        self.options = options or QueueOptions()
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name} at {self.client.endpoint.label}>"
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """The spine, time, and single rows."""
+        from .jobs import Jobs
+
+        return Jobs(self)
+
+    @cached_property
+    def admin(self) -> Admin:
+        """The whole queue."""
+        from .admin import Admin
+
+        return Admin(self)
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """Reading."""
+        from .metrics import Metrics
+
+        return Metrics(self)
+
+    @cached_property
+    def stalled(self) -> Stalled:
+        """Recovery of jobs whose lease lapsed."""
+        from .stalled import Stalled
+
+        return Stalled(self)
+
+    def call(self, name: str, *args: Argument) -> Call:
+        """The call of a transition on this queue."""
+        return Call(script(name), self.keys.base, args)
+
+    def run(self, name: str, *args: Argument) -> Any:
+        """Runs a transition on this queue and answers its reply."""
+        return self.client.drive(self.client.run(self.call(name, *args)))
+
+    def drive(self, steps: Steps[T]) -> T:
+        return self.client.drive(steps)

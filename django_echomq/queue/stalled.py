@@ -1,0 +1,37 @@
+"""Recovery: jobs whose lease lapsed because their worker is gone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a sweep did: how many jobs went back, how many were buried."""
+
+    recovered: int
+    dead: int
+
+
+class Stalled:
+    """The sweep over lapsed leases."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def check(self, max_stalled: int | None = None, limit: int = 100) -> Recovered:
+        """Returns lapsed jobs to where they came from, and buries those that keep lapsing.
+
+        Args:
+            max_stalled: lapses at which a job is buried with the reason ``stalled``; 0 never
+                buries; the queue's ``MAX_STALLED`` unless given.
+            limit: at most so many jobs.
+        """
+        options = self._queue.options
+        ceiling = options.max_stalled if max_stalled is None else max_stalled
+        recovered, dead = self._queue.run("stalled/check", limit, ceiling, options.keep_dead_ms)
+        return Recovered(int(recovered), int(dead))

@@ -1,0 +1,180 @@
+"""What the verbs answer and take: claims, admissions, rows, unique keys."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from ..wire.ids import minted_at
+
+
+class Outcome(StrEnum):
+    """What became of an admission."""
+
+    ENQUEUED = "enqueued"
+    SCHEDULED = "scheduled"
+    DUPLICATE = "duplicate"
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The answer to an enqueue.
+
+    Attributes:
+        job_id: the admitted job; for a duplicate the job that holds the id or the unique key.
+        outcome: ``enqueued``, ``scheduled`` or ``duplicate``.
+    """
+
+    job_id: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job in hand.
+
+    Attributes:
+        job_id: its branded id.
+        payload: as it was admitted.
+        attempts: the fencing token; settling under another one is refused.
+        lane: where it came from, ``None`` for the flat set.
+        attempt: which try of its budget this is, from 1. A released claim does not count.
+        history: what the row says of earlier attempts, one line of JSON each.
+    """
+
+    job_id: str
+    payload: bytes
+    attempts: int
+    lane: str | None = None
+    attempt: int = 0
+    history: bytes = field(default=b"", repr=False)
+
+
+class Settled(StrEnum):
+    """What a settlement did."""
+
+    DONE = "done"
+    SCHEDULED = "scheduled"
+    DEAD = "dead"
+    RELEASED = "released"
+    STALE = "stale"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """At most one live job per key.
+
+    Attributes:
+        key: 1 to 255 letters, digits, ``.``, ``_`` or ``-``.
+        ttl: seconds after which the key is free even if the job still lives; ``None`` for never.
+    """
+
+    key: str
+    ttl: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A row, or the outcome record of a job that ended.
+
+    Attributes:
+        id: branded id.
+        state: ``pending active scheduled dead awaiting_children unknown completed cancelled``.
+        payload: as admitted.
+        attempts: claims so far; the fencing token.
+        attempt: claims that count toward the budget of attempts.
+        lane, priority, unique: as admitted.
+        enqueued_at: mint time of the id, by the clock of the process that minted it.
+        started_at, worker: of the latest claim.
+        finished_at: of the end, for completed and dead jobs.
+        result: of a completed job.
+        last_error: reason of the last failure, one line.
+        history: one mapping per attempt that did not complete, oldest first.
+        progress: as the handler last reported it.
+        stalled: how often its lease lapsed.
+        fields: the whole row, names to bytes.
+    """
+
+    id: str
+    state: str
+    payload: bytes
+    attempts: int
+    attempt: int
+    lane: str | None
+    priority: int
+    unique: str | None
+    enqueued_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    worker: str | None
+    result: bytes | None
+    last_error: str | None
+    history: list[dict[str, Any]]
+    progress: str | None
+    stalled: int
+    fields: dict[str, bytes] = field(repr=False)
+
+    @classmethod
+    def from_row(cls, job_id: str, state: str, flat: list[bytes]) -> Job:
+        """Reads a row. What a foreign hand wrote there is read as well as it can be."""
+        fields = {_text(name): value for name, value in zip(flat[::2], flat[1::2], strict=False)}
+
+        def text(name: str) -> str | None:
+            return _text(fields[name]) if name in fields else None
+
+        attempts = _number(fields.get("attempts"))
+        return cls(
+            id=job_id,
+            state=state,
+            payload=fields.get("payload", b""),
+            attempts=attempts,
+            attempt=attempts - _number(fields.get("attempts_base")),
+            lane=text("group"),
+            priority=_number(fields.get("priority")),
+            unique=text("unique"),
+            enqueued_at=minted_at(job_id),
+            started_at=_instant(fields.get("started_at")),
+            finished_at=_instant(fields.get("finished_at")),
+            worker=text("worker"),
+            result=fields.get("result"),
+            last_error=text("last_error"),
+            history=history_entries(fields.get("history", b"")),
+            progress=text("progress"),
+            stalled=_number(fields.get("stalled")),
+            fields=fields,
+        )
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "backslashreplace")
+
+
+def _number(value: bytes | None) -> int:
+    try:
+        return int(value or 0)
+    except ValueError:
+        return 0
+
+
+def _instant(value: bytes | None) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(int(value) / 1000, UTC) if value else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def history_entries(value: bytes) -> list[dict[str, Any]]:
+    """The attempts that a row's history tells of, oldest first; unreadable lines are left out."""
+    entries = []
+    for line in value.split(b"\n"):
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(entry, dict):
+            entries.append(entry)
+    return entries

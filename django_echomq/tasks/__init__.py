@@ -1,0 +1,1 @@
+"""Django's Tasks API on top of the queue."""

@@ -1,0 +1,274 @@
+"""The backend of Django's Tasks API."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from ..conf import queue_names
+from ..queue import Admission, Job, Queue, Unique
+from ..queue.backoff import backoff_from, backoff_to
+from ..queue.clock import duration_ms, instant_ms
+from ..queues import get_queue
+from ..wire.client import Steps
+from ..wire.errors import EchoMQError, InvalidId, InvalidName, ServerUnavailable
+from ..wire.ids import MAX_NODE, check, minted_at, process_mint
+from ..wire.keys import check_lane, check_unique
+from .compat import (
+    BaseTaskBackend,
+    InvalidTask,
+    Task,
+    TaskResultDoesNotExist,
+    task_enqueued,
+)
+from .envelope import Envelope, to_json
+from .registry import lookup, register
+from .results import EchoTaskResult, fresh_result, result_of
+from .task import EchoTask
+
+
+class EchoMQBackend(BaseTaskBackend):
+    """Sends tasks to EchoMQ queues; a worker (``manage.py echomq_worker``) runs them."""
+
+    task_class = EchoTask
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def validate_task(self, task: Task[..., Any]) -> None:
+        """Refuses a task that cannot be sent.
+
+        Raises:
+            InvalidTask: the message says what is wrong.
+        """
+        super().validate_task(task)
+        if not isinstance(task, EchoTask):
+            return
+        budget = task.max_attempts
+        if budget is not None and (
+            isinstance(budget, bool) or not isinstance(budget, int) or budget < 1
+        ):
+            raise InvalidTask(f"max_attempts must be a whole number from 1, not {budget!r}.")
+        try:
+            if task.backoff is not None:
+                backoff_from(task.backoff)
+            if task.timeout is not None:
+                duration_ms(task.timeout, "timeout")
+            if task.lane is not None:
+                check_lane(task.lane)
+            if task.unique is not None:
+                unique = _unique(task.unique)
+                check_unique(unique.key)
+                if unique.ttl is not None:
+                    duration_ms(unique.ttl, "the ttl of unique")
+        except (InvalidName, TypeError, ValueError) as error:
+            raise InvalidTask(f"{error}.") from error
+
+    # Sending
+
+    def enqueue(  # type: ignore[override]
+        self, task: Task[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> EchoTaskResult:
+        """Sends a call.
+
+        Raises:
+            TypeError, ValueError: the arguments are not JSON; nothing was sent.
+            PayloadTooLarge: nothing was sent.
+            ServerUnavailable: not known to be sent.
+        """
+        call = _TaskCall(task, args, kwargs)
+        return call.sent(call.queue.drive(call.steps())[0])
+
+    async def aenqueue(  # type: ignore[override]
+        self, task: Task[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> EchoTaskResult:
+        """:meth:`enqueue` on the running event loop, without a thread."""
+        call = _TaskCall(task, args, kwargs)
+        return call.sent((await call.queue.client.adrive(call.steps()))[0])
+
+    def enqueue_many(
+        self,
+        task: Task[..., Any],
+        calls: Iterable[tuple[Iterable[Any], dict[str, Any]]],
+    ) -> list[EchoTaskResult]:
+        """Sends many calls of one task; see :meth:`EchoTask.enqueue_many`."""
+        many = [_TaskCall(task, tuple(args), kwargs) for args, kwargs in calls]
+        if not many:
+            return []
+        if many[0].unique:
+            raise InvalidTask("enqueue_many does not take unique: one key holds one job.")
+        admissions = many[0].queue.drive(many[0].steps([call.payload for call in many]))
+        return [call.sent(admission) for call, admission in zip(many, admissions, strict=True)]
+
+    def enqueue_on_commit(
+        self,
+        task: Task[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        using: str | None,
+    ) -> EchoTaskResult:
+        """Sends a call after commit; see :meth:`EchoTask.enqueue_on_commit`."""
+        call = _TaskCall(task, args, kwargs)
+        job_id = _mint(call.queue)
+        result = fresh_result(task, job_id, call.args, call.kwargs)
+
+        def send() -> None:
+            (admission,) = call.queue.drive(call.steps(minted_ids=[job_id]))
+            for name, value in (
+                ("id", admission.job_id),
+                ("outcome", admission.outcome),
+                ("enqueued_at", minted_at(admission.job_id)),
+            ):
+                object.__setattr__(result, name, value)
+            task_enqueued.send_robust(sender=type(self), task_result=result)
+
+        transaction.on_commit(send, using=using)
+        return result
+
+    # Results
+
+    def get_result(self, result_id: str) -> EchoTaskResult:
+        """The result of a job, wherever among the backend's queues it stands.
+
+        Raises:
+            TaskResultDoesNotExist: there is neither a row nor an outcome record.
+        """
+        for queue, steps in self._readings(result_id):
+            for job in queue.drive(steps):
+                return self._result(job)
+        raise TaskResultDoesNotExist(result_id)
+
+    async def aget_result(self, result_id: str) -> EchoTaskResult:
+        """:meth:`get_result` on the running event loop, without a thread."""
+        for queue, steps in self._readings(result_id):
+            for job in await queue.client.adrive(steps):
+                return self._result(job)
+        raise TaskResultDoesNotExist(result_id)
+
+    def _readings(self, result_id: str) -> Iterator[tuple[Queue, Steps[list[Job]]]]:
+        try:
+            check(result_id)
+        except InvalidId as error:
+            raise TaskResultDoesNotExist(result_id) from error
+        queues = [get_queue(name) for name in sorted(self.queues or queue_names())]
+        for _, group in groupby(queues, key=lambda queue: id(queue.client)):
+            group_queues = list(group)
+            yield group_queues[0], _found(group_queues, result_id)
+
+    def _result(self, job: Job) -> EchoTaskResult:
+        try:
+            envelope = Envelope.decode(job.payload)
+        except Exception as error:
+            raise TaskResultDoesNotExist(f"{job.id} is not the job of a task") from error
+        task = lookup(envelope.task)
+        if task is None:
+            raise TaskResultDoesNotExist(f"{job.id} is a job of an unknown task")
+        return result_of(task, envelope, job)
+
+
+def _found(queues: list[Queue], job_id: str) -> Steps[list[Job]]:
+    replies = yield from queues[0].client.run_many(
+        [queue.call("jobs/get", job_id) for queue in queues]
+    )
+    jobs = []
+    for queue, reply in zip(queues, replies, strict=True):
+        if isinstance(reply, Exception):
+            raise reply
+        if reply[1]:
+            jobs.append(queue.jobs.row(job_id, *reply))
+    return jobs
+
+
+def _mint(queue: Queue) -> str:
+    """An id, known before it is sent; the server need not be there yet."""
+    try:
+        return queue.drive(queue.client.mint(1))[0]
+    except (ServerUnavailable, EchoMQError):
+        # Should it collide, admission mints another.
+        return process_mint.mint(secrets.randbelow(MAX_NODE + 1))
+
+
+def _unique(value: Unique | str) -> Unique:
+    return Unique(value) if isinstance(value, str) else value
+
+
+class _TaskCall:
+    """A call on its way: checked and encoded."""
+
+    def __init__(self, task: Task[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        self.task = task
+        self.args: list[Any] = to_json(args)
+        self.kwargs: dict[str, Any] = to_json(kwargs)
+        self.queue = get_queue(task.queue_name)
+        options: dict[str, Any] = {}
+        self.lane: str | None = None
+        self.unique: Unique | None = None
+        if isinstance(task, EchoTask):
+            self.lane = task.lane
+            self.unique = None if task.unique is None else _unique(task.unique)
+            options = _overrides(task)
+        else:
+            register(task)
+        self.payload = Envelope(task.module_path, self.args, self.kwargs, options).encode()
+
+    def steps(
+        self,
+        payloads: list[bytes] | None = None,
+        minted_ids: list[str] | None = None,
+    ) -> Steps[list[Admission]]:
+        when, ms = "now", 0
+        run_after = self.task.run_after
+        if run_after is not None:
+            if timezone.is_naive(run_after):
+                run_after = timezone.make_aware(run_after)
+            when, ms = "at", instant_ms(run_after, "run_after")
+        return self.queue.jobs.admission(
+            [self.payload] if payloads is None else payloads,
+            minted_ids=minted_ids,
+            lane=self.lane,
+            priority=int(self.task.priority),
+            unique=self.unique,
+            when=when,
+            ms=ms,
+        )
+
+    def sent(self, admission: Admission) -> EchoTaskResult:
+        result = fresh_result(
+            self.task,
+            admission.job_id,
+            self.args,
+            self.kwargs,
+            admission.outcome,
+            enqueued_at=datetime.now(UTC),
+        )
+        task_enqueued.send_robust(sender=EchoMQBackend, task_result=result)
+        return result
+
+
+def _overrides(task: EchoTask) -> dict[str, Any]:
+    """What the call sets against the task's definition, and so has to travel with it."""
+    defined = lookup_definition(task)
+    if defined is task or defined is None:
+        return {}
+    options: dict[str, Any] = {}
+    if task.max_attempts is not None and task.max_attempts != defined.max_attempts:
+        options["max_attempts"] = task.max_attempts
+    if task.backoff is not None and task.backoff != defined.backoff:
+        options["backoff"] = backoff_to(backoff_from(task.backoff))
+    if task.timeout is not None and task.timeout != defined.timeout:
+        timeout = task.timeout
+        options["timeout"] = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    return options
+
+
+def lookup_definition(task: EchoTask) -> EchoTask | None:
+    """The task as its decorator defined it."""
+    defined = lookup(task.module_path)
+    return defined if isinstance(defined, EchoTask) else None

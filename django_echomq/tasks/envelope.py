@@ -1,0 +1,118 @@
+"""The payload of a task call: one JSON object, ``{"task", "args", "kwargs", "options"}``.
+
+Empty parts are left out. Data only: a name is looked up in the registry, never imported.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .verdicts import BadPayload
+
+_OPTIONS = frozenset(("max_attempts", "backoff", "timeout"))
+
+
+def to_json(value: Any) -> Any:
+    """The value as plain JSON types: tuples become lists, UTF-8 bytes become text.
+
+    Raises:
+        TypeError: for what JSON cannot carry, an object key that is no string among it.
+        ValueError: for NaN, infinities, bytes that are not UTF-8, and endless nesting.
+    """
+    try:
+        return _plain(value)
+    except RecursionError:
+        raise ValueError("the value is nested too deeply, or contains itself") from None
+
+
+def _plain(value: Any) -> Any:
+    kind = type(value)
+    if value is None or kind is str or kind is int or kind is bool:
+        return value
+    if kind is list or kind is tuple:
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        plain = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"a JSON object's keys are strings, not {type(key).__name__}")
+            plain[str(key)] = _plain(item)
+        return plain
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"JSON has no {value!r}")
+        return float(value)
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise ValueError("JSON carries text: bytes that are not UTF-8 cannot be sent") from None
+    if isinstance(value, (bool, int)):
+        return int(value)
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Sequence):
+        return [_plain(item) for item in value]
+    raise TypeError(f"JSON cannot carry {kind.__name__}: send an id or plain values instead")
+
+
+def dumps(plain: Any) -> bytes:
+    """Compact JSON as UTF-8; text that UTF-8 cannot carry is escaped."""
+    try:
+        return json.dumps(
+            plain, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        ).encode()
+    except UnicodeEncodeError:
+        return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A task call.
+
+    Attributes:
+        task: the registered name.
+        args, kwargs: plain JSON values.
+        options: per-call ``max_attempts``, ``backoff`` (a mapping) and ``timeout`` (seconds).
+    """
+
+    task: str
+    args: list[Any] = field(default_factory=list)
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        parts: dict[str, Any] = {"task": self.task}
+        if self.args:
+            parts["args"] = self.args
+        if self.kwargs:
+            parts["kwargs"] = self.kwargs
+        if self.options:
+            parts["options"] = self.options
+        return dumps(parts)
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Envelope:
+        """Reads a payload.
+
+        Raises:
+            BadPayload: if it is not an envelope; the message says in which way.
+        """
+        try:
+            parts = json.loads(payload)
+        except (ValueError, RecursionError) as error:
+            raise BadPayload(f"the payload is not JSON: {error}") from None
+        if not isinstance(parts, dict) or not isinstance(parts.get("task"), str):
+            raise BadPayload('the payload is not a task call: it needs {"task": "<name>", ...}')
+        args, kwargs = parts.get("args", []), parts.get("kwargs", {})
+        options = parts.get("options", {})
+        if not isinstance(args, list) or not isinstance(kwargs, dict):
+            raise BadPayload('the payload\'s "args" must be an array and its "kwargs" an object')
+        if not isinstance(options, dict):
+            raise BadPayload('the payload\'s "options" must be an object')
+        known = {name: value for name, value in options.items() if name in _OPTIONS}
+        return cls(parts["task"], args, kwargs, known)

@@ -1,0 +1,41 @@
+"""What a task raises to choose how its attempt ends."""
+
+from __future__ import annotations
+
+from ..queue.clock import Duration, duration_ms
+
+
+class Retry(Exception):
+    """Try again after a delay of the task's own choosing.
+
+    The attempt counts: at the budget's end the job is dead all the same.
+
+    Args:
+        delay: seconds or a timedelta; the curve decides where ``None``.
+        reason: kept as the job's last error.
+    """
+
+    def __init__(self, reason: str = "", *, delay: Duration | None = None) -> None:
+        if delay is not None:
+            duration_ms(delay, "the delay")
+        self.delay = delay
+        super().__init__(reason or "the task asked for a retry")
+
+
+class Discard(Exception):
+    """Give the job up: it goes to the dead set at once, with this reason."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason or "the task gave the job up")
+
+
+class Cancelled(Exception):
+    """The job is no longer to be worked on; the message says why."""
+
+
+class UnknownTask(Exception):
+    """No task of that name is registered in this worker."""
+
+
+class BadPayload(Exception):
+    """The payload is not an envelope of a task call."""

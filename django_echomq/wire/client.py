@@ -1,0 +1,342 @@
+"""Round trips to one Valkey: scripts by SHA, healed and repeated where a reply was lost.
+
+What has to be asked and waited for is written once, as *steps*: a generator that yields either a
+list of commands (one round trip, answered by the list of replies) or a float (seconds to wait).
+:meth:`Client.drive` walks steps on a thread, :meth:`Client.adrive` on an event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, Generator, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    NoScriptError,
+    ReadOnlyError,
+    ResponseError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from .endpoint import Endpoint
+from .errors import ServerUnavailable, refusal
+from .ids import MAX_NODE, process_mint
+from .scripts import Script, script
+
+T = TypeVar("T")
+Argument: TypeAlias = bytes | str | int | float
+Command: TypeAlias = Sequence[Argument]
+Reply: TypeAlias = Any
+Steps: TypeAlias = Generator[list[Command] | float, list[Reply], T]
+
+#: What a lost connection looks like; a refused login is not among it.
+LOST = (RedisConnectionError, RedisTimeoutError, OSError)
+_LOGIN = (AuthenticationError, AuthorizationError)
+
+_NODE_LEASE_MS = 600_000
+_NODES_KEY = b"{emq}:nodes"
+_HEAL_ROUNDS = 5
+
+
+class Call(NamedTuple):
+    """A script call. Every call may be repeated: by what it does, or through the ledger."""
+
+    script: Script
+    base: bytes
+    args: Sequence[Argument]
+
+    @property
+    def command(self) -> Command:
+        return ("EVALSHA", self.script.sha, 1, self.base, *self.args)
+
+
+class Slot:
+    """A line of calls that follow each other; see ``lua/lib/ledger.lua``."""
+
+    __slots__ = ("name", "number")
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.number = 0
+
+    def next(self) -> tuple[bytes, int]:
+        """The two arguments that open a new call on this slot."""
+        self.number += 1
+        return self.name, self.number
+
+
+class Client:
+    """A fenced, binary-safe client of one server. Thread-safe and fork-safe.
+
+    Args:
+        endpoint: where the server is.
+        retry_for: seconds during which a lost connection is retried before
+            :class:`~django_echomq.wire.errors.ServerUnavailable` is raised.
+    """
+
+    def __init__(self, endpoint: Endpoint, retry_for: float = 3.0) -> None:
+        self.endpoint = endpoint
+        self.retry_for = retry_for
+        self._start()
+        _clients.add(self)
+
+    def _start(self) -> None:
+        """Takes a new identity; a forked child must not speak under its parent's."""
+        self._identity = secrets.token_hex(5)
+        self._slots: deque[Slot] = deque()
+        self._slots_made = 0
+        self._node: tuple[int, float] | None = None
+        self._pool = self.endpoint.pool()
+        self._async_pools: dict[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None]]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Client {self.endpoint.label}>"
+
+    # Round trips
+
+    def roundtrip(self, commands: list[Command]) -> list[Reply]:
+        """Sends the commands in one write and answers their replies, errors as values.
+
+        Raises:
+            redis.exceptions.ConnectionError, redis.exceptions.TimeoutError: the connection was
+                lost; what the server ran is not known.
+            VersionFence: the server belongs to another wire version.
+        """
+        pool = self._pool
+        connection = pool.get_connection()
+        try:
+            connection.send_packed_command(connection.pack_commands(commands))
+            replies: list[Reply] = []
+            for _ in commands:
+                try:
+                    replies.append(connection.read_response())
+                except ReadOnlyError:
+                    # A demoted primary: whoever is the primary now has to be found.
+                    raise RedisConnectionError("the server became read-only") from None
+                except ResponseError as error:
+                    replies.append(error)
+            return replies
+        except BaseException:
+            connection.disconnect()
+            raise
+        finally:
+            pool.release(connection)
+
+    async def aroundtrip(self, commands: list[Command]) -> list[Reply]:
+        """:meth:`roundtrip` on the running event loop."""
+        loop = asyncio.get_running_loop()
+        known = self._async_pools.get(loop)
+        if known is None:
+            pool = self.endpoint.async_pool()
+            closing = self._close_with(loop, pool)
+            self._async_pools[loop] = pool, closing
+            await anext(closing)
+        else:
+            pool = known[0]
+        connection = await pool.get_connection()
+        try:
+            await connection.send_packed_command(connection.pack_commands(commands))
+            replies: list[Reply] = []
+            for _ in commands:
+                try:
+                    replies.append(await connection.read_response())
+                except ReadOnlyError:
+                    raise RedisConnectionError("the server became read-only") from None
+                except ResponseError as error:
+                    replies.append(error)
+            return replies
+        except BaseException:
+            await connection.disconnect()
+            raise
+        finally:
+            await pool.release(connection)
+
+    async def _close_with(
+        self, loop: asyncio.AbstractEventLoop, pool: Any
+    ) -> AsyncGenerator[None, None]:
+        # A loop that ends closes its async generators first, and with this one the connections.
+        try:
+            yield
+        finally:
+            self._async_pools.pop(loop, None)
+            await pool.disconnect()
+
+    def drive(self, steps: Steps[T]) -> T:
+        """Walks steps to their end on this thread."""
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    if isinstance(step, float):
+                        time.sleep(step)
+                        self.endpoint.heal()
+                        answer: list[Reply] = []
+                    else:
+                        answer = self.roundtrip(step)
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+    async def adrive(self, steps: Steps[T]) -> T:
+        """Walks steps to their end on the running event loop."""
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    if isinstance(step, float):
+                        await asyncio.sleep(step)
+                        await asyncio.to_thread(self.endpoint.heal)
+                        answer: list[Reply] = []
+                    else:
+                        answer = await self.aroundtrip(step)
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+    def close(self) -> None:
+        """Closes the connections that are not in use."""
+        self._pool.disconnect()
+
+    # Steps
+
+    def command(self, *command: Argument) -> Steps[Reply]:
+        """One plain command; it must be safe to repeat."""
+        (reply,) = yield from self._patiently([command])
+        return _raised(reply)
+
+    def run(self, call: Call) -> Steps[Reply]:
+        """One script call.
+
+        Raises:
+            EchoMQError: what the script refused.
+            ServerUnavailable: the server did not answer for ``retry_for`` seconds.
+        """
+        (reply,) = yield from self.run_many([call])
+        return _raised(reply)
+
+    def run_many(self, calls: Sequence[Call]) -> Steps[list[Reply]]:
+        """Script calls in one round trip; refusals are values in the answer."""
+        replies = yield from self._patiently([call.command for call in calls])
+        for _ in range(_HEAL_ROUNDS):
+            missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+            if not missing:
+                break
+            # A restarted, flushed or promoted server forgot the texts; only what it did not run
+            # is sent again.
+            texts = {calls[i].script for i in missing}
+            loads: list[Command] = [("SCRIPT", "LOAD", text.text) for text in texts]
+            again = yield from self._patiently(loads + [calls[i].command for i in missing])
+            for i, reply in zip(missing, again[len(loads) :], strict=True):
+                replies[i] = reply
+        return replies
+
+    def _patiently(self, commands: list[Command]) -> Steps[list[Reply]]:
+        deadline = time.monotonic() + self.retry_for
+        delay = 0.0
+        while True:
+            try:
+                return (yield commands)
+            except _LOGIN:
+                raise
+            except LOST as error:
+                if time.monotonic() + delay >= deadline:
+                    raise ServerUnavailable(
+                        f"no answer from the server at {self.endpoint.label}: {error}"
+                    ) from error
+            yield delay
+            delay = min(max(0.02, 2 * delay), 0.5)
+
+    # Identity
+
+    def take_slot(self) -> Slot:
+        """A free slot; give it back with :meth:`give_slot` when its call has ended."""
+        try:
+            return self._slots.pop()
+        except IndexError:
+            self._slots_made += 1
+            return Slot(f"{self._identity}.{self._slots_made}".encode())
+
+    def give_slot(self, slot: Slot) -> None:
+        if slot.name.startswith(self._identity.encode()):
+            self._slots.append(slot)
+
+    def mint(self, count: int, namespace: str = "JOB") -> Steps[list[str]]:
+        """Fresh ids under the node number that this process has leased from the server."""
+        node = self._node
+        if node is None or time.monotonic() > node[1]:
+            node = yield from self._lease_node()
+        return [process_mint.mint(node[0], namespace) for _ in range(count)]
+
+    def _lease_node(self) -> Steps[tuple[int, float]]:
+        asked = time.monotonic()
+        held = self._node[0] if self._node else secrets.randbelow(MAX_NODE + 1)
+        number: int = yield from self.run(
+            Call(script("wire/node"), _NODES_KEY, (self._identity, _NODE_LEASE_MS, held))
+        )
+        if number < 0:
+            # All numbers are leased. A random one can collide; the admission script sees a
+            # collision and the id is minted again.
+            number = secrets.randbelow(MAX_NODE + 1)
+        # Renewed at half of the lease, counted from before it was asked for.
+        node = self._node = (number, asked + _NODE_LEASE_MS / 2000)
+        return node
+
+
+def _raised(reply: Reply) -> Reply:
+    if isinstance(reply, Exception):
+        raise refusal(str(reply)) or reply
+    return reply
+
+
+class Parked:
+    """A connection of its own for blocking reads.
+
+    Args:
+        client: whose server to park at.
+        longest: the longest wait in seconds; a reply that is later than that by some seconds
+            means that the connection is lost.
+    """
+
+    def __init__(self, client: Client, longest: float) -> None:
+        self._client = Client(client.endpoint.with_options(socket_timeout=longest + 5.0))
+
+    def wait(self, keys: Sequence[bytes], seconds: float) -> bytes | None:
+        """Pops a token from the first of the lists that has one; ``None`` when none came in time.
+
+        Raises:
+            redis.exceptions.ConnectionError, redis.exceptions.TimeoutError: the connection was
+                lost.
+        """
+        (reply,) = self._client.roundtrip([("BLPOP", *keys, max(0.001, round(seconds, 3)))])
+        popped = _raised(reply)
+        return None if popped is None else bytes(popped[0])
+
+    def close(self) -> None:
+        self._client.close()
+
+
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        client._start()
+
+
+os.register_at_fork(after_in_child=_after_fork)

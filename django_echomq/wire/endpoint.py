@@ -1,0 +1,256 @@
+"""Where a Valkey is, and how a connection to it is made.
+
+Every connection, at each connect and reconnect, is fenced before it carries a command: the key
+``{emq}:version`` must hold this package's wire version exactly.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import redis
+import redis.asyncio as aioredis
+from redis.asyncio import sentinel as aio_sentinel
+from redis.asyncio.connection import parse_url as aio_parse_url
+from redis.backoff import NoBackoff
+from redis.connection import parse_url
+from redis.retry import Retry
+from redis.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
+
+from .embedded import EmbeddedServer, embedded
+from .errors import UnsafeClient, VersionFence
+from .keys import VERSION_KEY
+
+WIRE_VERSION = b"echomq:3.0.0"
+
+_TIMEOUT = 5.0  # seconds, for a connect and for a reply
+# One event loop may ask for thousands of round trips at once; they share so many connections.
+_ASYNC_CONNECTIONS = 16
+_SCHEMES = {
+    "redis": "redis",
+    "valkey": "redis",
+    "rediss": "rediss",
+    "valkeys": "rediss",
+    "unix": "unix",
+}
+# What another client's connections are made of and ours may be made of too.
+_SHARED_OPTIONS = frozenset(
+    (
+        "client_name",
+        "credential_provider",
+        "db",
+        "health_check_interval",
+        "host",
+        "password",
+        "path",
+        "port",
+        "socket_connect_timeout",
+        "socket_keepalive",
+        "socket_keepalive_options",
+        "socket_timeout",
+        "username",
+    )
+)
+
+
+def _mismatch(seen: object) -> VersionFence:
+    return VersionFence(
+        f"the server is fenced for wire version {seen!r}, this client speaks {WIRE_VERSION!r}; "
+        "nothing was sent. Use another server or database, or a matching release"
+    )
+
+
+def _fence(connection: Any) -> None:
+    try:
+        connection.on_connect()
+        connection.send_command("GET", VERSION_KEY)
+        seen = connection.read_response()
+        if seen is None:
+            connection.send_command("SET", VERSION_KEY, WIRE_VERSION, "NX")
+            connection.read_response()
+            connection.send_command("GET", VERSION_KEY)
+            seen = connection.read_response()
+        if seen != WIRE_VERSION:
+            raise _mismatch(seen)
+    except BaseException:
+        # A connection left open here would be used unfenced the next time.
+        connection.disconnect()
+        raise
+
+
+async def _afence(connection: Any) -> None:
+    try:
+        await connection.on_connect()
+        await connection.send_command("GET", VERSION_KEY)
+        seen = await connection.read_response()
+        if seen is None:
+            await connection.send_command("SET", VERSION_KEY, WIRE_VERSION, "NX")
+            await connection.read_response()
+            await connection.send_command("GET", VERSION_KEY)
+            seen = await connection.read_response()
+        if seen != WIRE_VERSION:
+            raise _mismatch(seen)
+    except BaseException:
+        await connection.disconnect()
+        raise
+
+
+def _nothing() -> None:
+    """Most servers are not ours to start."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One server (or Sentinel service) and the options of connections to it.
+
+    Attributes:
+        label: where it is, without secrets; safe to print.
+        options: keyword arguments of a redis-py connection.
+        connection_class: redis-py's connection class; the async one follows from it.
+        heal: called when a connection fails; starts the server where it is ours to start.
+    """
+
+    label: str
+    options: Mapping[str, Any] = field(repr=False)
+    connection_class: type[Any] = redis.Connection
+    async_connection_class: type[Any] = aioredis.Connection
+    heal: Callable[[], None] = field(default=_nothing, repr=False)
+    sentinels: tuple[tuple[str, int], ...] = ()
+    service: str = ""
+
+    @classmethod
+    def from_url(cls, url: str, **options: Any) -> Self:
+        """An endpoint from ``redis:// rediss:// valkey:// valkeys:// unix://``.
+
+        Raises:
+            ValueError: for another scheme; the message does not repeat the URL's secrets.
+        """
+        scheme, _, rest = url.partition("://")
+        if scheme not in _SCHEMES or not rest:
+            raise ValueError(
+                f"a server URL starts with one of {', '.join(s + '://' for s in _SCHEMES)}, "
+                f"not {scheme!r}"
+            )
+        target = f"{_SCHEMES[scheme]}://{rest}"
+        try:
+            parsed: dict[str, Any] = {**parse_url(target)}
+            async_class = aio_parse_url(target).get("connection_class", aioredis.Connection)
+            split = urlsplit(target)
+            label = f"{scheme}://{split.hostname or ''}"
+            label += f":{split.port}" if split.port else ""
+            label += split.path
+        except ValueError as error:
+            raise ValueError(f"the {scheme}:// URL cannot be read: {error}") from None
+        connection_class = parsed.pop("connection_class", redis.Connection)
+        merged = {**options, **parsed}
+        _refuse_decoding(merged)
+        return cls(label, merged, connection_class, async_class)
+
+    @classmethod
+    def from_client(cls, client: Any, label: str = "") -> Self:
+        """An endpoint to the server of another redis-py client, with its address and credentials.
+
+        The connections are our own: the fence guards each of them, and a blocking read never
+        holds one that the other client needs.
+
+        Raises:
+            UnsafeClient: for a client that decodes replies, or is not a redis-py client.
+        """
+        pool = getattr(client, "connection_pool", None)
+        if not isinstance(pool, redis.ConnectionPool):
+            raise UnsafeClient(
+                f"{type(client).__name__} is not a redis-py client of one server: "
+                "pass redis.Redis(...), or configure the connection in ECHOMQ['CONNECTIONS']"
+            )
+        kwargs = pool.connection_kwargs
+        _refuse_decoding(kwargs)
+        options = {
+            name: value
+            for name, value in kwargs.items()
+            if name in _SHARED_OPTIONS or name.startswith("ssl_")
+        }
+        kind = pool.connection_class
+        if issubclass(kind, SentinelManagedConnection):
+            raise UnsafeClient(
+                "a client made by Sentinel cannot be shared: give SENTINELS and SERVICE instead"
+            )
+        async_class: type[Any] = aioredis.Connection
+        if issubclass(kind, redis.UnixDomainSocketConnection):
+            async_class = aioredis.UnixDomainSocketConnection
+        elif issubclass(kind, redis.SSLConnection):
+            async_class = aioredis.SSLConnection
+        where = options.get("path") or f"{options.get('host')}:{options.get('port')}"
+        return cls(label or str(where), options, kind, async_class)
+
+    @classmethod
+    def from_embedded(cls, folder: str | os.PathLike[str], **options: Any) -> Self:
+        """An endpoint to the embedded server of ``folder``, started when it is first needed."""
+        _refuse_decoding(options)
+        server: EmbeddedServer = embedded(folder)
+        return cls(
+            f"embedded:{server.folder}",
+            {**options, "path": server.socket_path},
+            redis.UnixDomainSocketConnection,
+            aioredis.UnixDomainSocketConnection,
+            heal=server.ensure_running,
+        )
+
+    @classmethod
+    def from_sentinels(
+        cls, sentinels: Sequence[tuple[str, int]], service: str, **options: Any
+    ) -> Self:
+        """An endpoint to the primary that Sentinel names for ``service``."""
+        _refuse_decoding(options)
+        return cls(
+            f"sentinel:{service}",
+            options,
+            sentinels=tuple((host, int(port)) for host, port in sentinels),
+            service=service,
+        )
+
+    def with_options(self, **options: Any) -> Self:
+        """The same endpoint with some options replaced."""
+        return replace(self, options={**self.options, **options})
+
+    def _settings(self, fence: object) -> dict[str, Any]:
+        return {
+            "socket_timeout": _TIMEOUT,
+            "socket_connect_timeout": _TIMEOUT,
+            **self.options,
+            "protocol": 2,
+            "redis_connect_func": fence,
+        }
+
+    def pool(self) -> redis.ConnectionPool:
+        """A pool of fenced connections, without retries of its own."""
+        settings = self._settings(_fence)
+        settings["retry"] = Retry(NoBackoff(), 0)
+        settings.setdefault("max_connections", 2**16)
+        if self.sentinels:
+            manager = Sentinel(self.sentinels, socket_timeout=_TIMEOUT)
+            return SentinelConnectionPool(self.service, manager, **settings)
+        return redis.ConnectionPool(connection_class=self.connection_class, **settings)
+
+    def async_pool(self) -> aioredis.ConnectionPool:
+        """The same for the running event loop."""
+        settings = self._settings(_afence)
+        settings["retry"] = None
+        settings.setdefault("max_connections", _ASYNC_CONNECTIONS)
+        if self.sentinels:
+            manager = aio_sentinel.Sentinel(list(self.sentinels), socket_timeout=_TIMEOUT)
+            return aio_sentinel.SentinelConnectionPool(self.service, manager, **settings)
+        return aioredis.BlockingConnectionPool(
+            connection_class=self.async_connection_class, timeout=None, **settings
+        )
+
+
+def _refuse_decoding(options: Mapping[str, Any]) -> None:
+    if options.get("decode_responses"):
+        raise UnsafeClient(
+            "decode_responses=True would corrupt binary payloads: drop it from the client or its "
+            "OPTIONS"
+        )

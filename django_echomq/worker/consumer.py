@@ -1,0 +1,445 @@
+"""The loop that owns a worker's rhythm.
+
+One thread asks the server; handlers run elsewhere. In one round trip the loop settles what has
+finished and claims as many jobs as slots are free. Without work it parks, and its beat promotes
+and recovers. Everything that happens to it arrives in one inbox.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+from ..queue import Claim, Queue, Settled
+from ..queue.jobs import BATCH, Settlement
+from ..wire.client import LOST, Call, Client, Reply
+from ..wire.errors import EchoMQError, VersionFence
+from .leases import LeaseKeeper
+from .parking import Parking
+from .promoter import tick_answer, tick_call
+from .threads import ThreadPool
+
+logger = logging.getLogger("django_echomq.worker")
+
+#: Runs one claimed job to its end and says how to settle it.
+Handler = Callable[[Queue, Claim], Settlement]
+
+BEAT = 1.0  # seconds: the longest park, and the promoter's rhythm
+_TICK_BATCH = 100
+_AWAY_PAUSE = 0.1  # seconds between tries while the server is away, on top of the client's own
+_SETTLE_BATCH = 100
+# Short jobs are claimed ahead: as many as should start within this many seconds, at most one per
+# thread. One that has not started after the second figure is given back for others to take.
+_AHEAD = 0.02
+_AHEAD_AT_MOST = 0.1
+# What has finished waits so long (seconds) for company while jobs claimed ahead keep the threads
+# busy; else for that share of a job's usual run time, at most as long.
+_LINGER = 0.005
+_LINGER_SHARE = 0.02
+
+
+class Stopped(Enum):
+    """How a worker ended."""
+
+    FINISHED = "finished"
+    GAVE_BACK = "gave back"
+
+
+class _Done(NamedTuple):
+    """A job that a thread has finished."""
+
+    served: _Served
+    settlement: Settlement
+    seconds: float
+
+
+class _Served:
+    """One queue as the loop sees it."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.slot = queue.client.take_slot()
+        self.finished: list[Settlement] = []
+        # A call whose answer is not known yet; nothing else is asked before it is answered.
+        self.call: Call | None = None
+        self.sent: list[Settlement] = []
+        self.asked = 0
+        # Whether the queue may have more than was claimed.
+        self.more = True
+        self.tick_at = 0.0
+        self.rest_until = 0.0
+        self.retries_until = 0.0
+
+    def ask(self, limit: int, worker: str) -> Call:
+        self.sent, self.finished = self.finished[:_SETTLE_BATCH], self.finished[_SETTLE_BATCH:]
+        self.asked = limit
+        self.call = self.queue.jobs.exchange_call(self.slot, self.sent, limit, worker)
+        return self.call
+
+
+class Worker:
+    """Serves queues until told to stop.
+
+    Args:
+        queues: the queues, in any number and on any servers.
+        handler: runs a job; called on one of the worker's threads.
+        threads: handlers that run at once.
+        name: unique among live workers; rows in hand carry it.
+        grace: seconds that jobs in hand get to finish after :meth:`stop`.
+        burst: end when nothing is left to claim and no retry of this worker's is outstanding;
+            jobs scheduled for later are left.
+        max_jobs: end after so many jobs were claimed.
+        promoter: promote and recover on the beat.
+    """
+
+    def __init__(
+        self,
+        queues: Sequence[Queue],
+        handler: Handler,
+        *,
+        name: str,
+        threads: int = 8,
+        grace: float = 25.0,
+        burst: bool = False,
+        max_jobs: int | None = None,
+        promoter: bool = True,
+    ) -> None:
+        self.name = name
+        self.claimed = 0
+        self._handler = handler
+        self._threads = threads
+        self._grace = grace
+        self._burst = burst
+        self._left = math.inf if max_jobs is None else max_jobs
+        self._promoter = promoter
+        self._inbox: SimpleQueue[_Done | tuple[Parking, Queue | None] | None] = SimpleQueue()
+        self._stops = 0
+        self._in_hand = 0
+        self._run_time = 1.0  # seconds; nothing is claimed ahead before jobs proved short
+        self._line_since = 0.0
+        self._finished_since = 0.0
+        self._away_since: float | None = None
+        self._served = {queue: _Served(queue) for queue in queues}
+        self._turn = 0
+        self._by_client: dict[Client, list[_Served]] = {}
+        for served in self._served.values():
+            self._by_client.setdefault(served.queue.client, []).append(served)
+
+    def stop(self) -> None:
+        """Claims nothing more and ends when the jobs in hand are done; a second call ends at once
+        and gives them back. May be called from a signal handler."""
+        self._stops += 1
+        self._inbox.put(None)
+
+    def run(self) -> Stopped:
+        """Serves until stopped.
+
+        Raises:
+            VersionFence: the server belongs to another wire version.
+        """
+        self._pool: ThreadPool[tuple[_Served, Claim]]
+        self._pool = ThreadPool(self._threads, self._run_job, self.name)
+        self._leases = LeaseKeeper(self._served, self.name)
+        self._parkings = [
+            Parking(
+                client,
+                [served.queue for served in group],
+                BEAT,
+                lambda parking, queue: self._inbox.put((parking, queue)),
+                self.name,
+            )
+            for client, group in self._by_client.items()
+        ]
+        try:
+            return self._loop()
+        finally:
+            for parking in self._parkings:
+                parking.close()
+            self._leases.close()
+            self._pool.close()
+
+    # Handlers
+
+    def _run_job(self, item: tuple[_Served, Claim]) -> None:
+        served, claim = item
+        started = time.perf_counter()
+        try:
+            settlement = self._handler(served.queue, claim)
+        except BaseException as error:
+            # The handler answers for what jobs raise; this is a fault of its own.
+            logger.exception("Running job %s failed", claim.job_id)
+            options = served.queue.options
+            settlement = served.queue.jobs.failure(
+                claim, options.backoff.delay_ms(max(1, claim.attempt)) / 1000, error=repr(error)
+            )
+        self._inbox.put(_Done(served, settlement, time.perf_counter() - started))
+
+    # The loop
+
+    def _loop(self) -> Stopped:
+        give_up_at = math.inf
+        while True:
+            now = time.monotonic()
+            if self._stops and give_up_at == math.inf:
+                give_up_at = now + self._grace
+                logger.info("Stopping: %d job(s) in hand", self._in_hand)
+            if self._stops > 1 or now >= give_up_at:
+                return self._give_back()
+            if self._pool.waiting and (self._stops or now - self._line_since > _AHEAD_AT_MOST):
+                self._give_back_line()
+            if self._lingering(now):
+                self._collect(self._linger())
+                continue
+            calls = self._plan(now)
+            if calls:
+                self._exchange(calls)
+                self._collect(0.0)
+                continue
+            if self._finished(now):
+                return Stopped.FINISHED
+            self._collect(self._wait(now, give_up_at))
+
+    def _finished(self, now: float) -> bool:
+        if self._in_hand or any(s.finished or s.call for s in self._served.values()):
+            return False
+        if self._stops or self._left <= 0:
+            return True
+        return self._burst and all(
+            not s.more and s.tick_at > 0 and now > s.retries_until for s in self._served.values()
+        )
+
+    def _wait(self, now: float, give_up_at: float) -> float:
+        """Parks where slots are free, and answers how long the inbox may stay empty."""
+        until = min(now + BEAT, give_up_at)
+        if self._pool.waiting:
+            until = min(until, self._line_since + _AHEAD_AT_MOST)
+        if not self._stops:
+            until = min(until, *(max(s.tick_at, s.rest_until) for s in self._served.values()))
+            if self._in_hand < self._threads and not self._away_since:
+                for parking in self._parkings:
+                    if not parking.asked:
+                        parking.ask(max(0.001, until - now))
+        return max(0.0, until - now)
+
+    def _collect(self, seconds: float) -> None:
+        """Takes in what has happened; waits for the first of it for at most so long."""
+        inbox = self._inbox
+        try:
+            event = inbox.get(timeout=seconds) if seconds > 0 else inbox.get_nowait()
+            while True:
+                if isinstance(event, _Done):
+                    if not event.served.finished:
+                        self._finished_since = time.monotonic()
+                    event.served.finished.append(event.settlement)
+                    self._in_hand -= 1
+                    self._run_time += (event.seconds - self._run_time) / 16
+                elif event is not None:
+                    parking, queue = event
+                    parking.asked = False
+                    if queue is not None:
+                        self._served[queue].more = True
+                event = inbox.get_nowait()
+        except Empty:
+            pass
+
+    def _lingering(self, now: float) -> bool:
+        """Whether what has finished should wait for more of it before the server is asked."""
+        finished = sum(len(served.finished) for served in self._served.values())
+        return (
+            0 < finished < self._threads // 2
+            and self._in_hand > 0
+            and not self._stops
+            and now - self._finished_since < self._linger()
+        )
+
+    def _linger(self) -> float:
+        if self._pool.waiting:
+            return _LINGER
+        return min(_LINGER, _LINGER_SHARE * self._run_time)
+
+    def _give_back_line(self) -> None:
+        """Gives back what was claimed ahead and has not started."""
+        for served, claim in self._pool.withdraw():
+            served.finished.append(served.queue.jobs.giving_back(claim))
+            self._in_hand -= 1
+            self._left += 1
+            self.claimed -= 1
+
+    def _slots(self) -> int:
+        """How many jobs may be in hand: one per thread, and what is claimed ahead."""
+        ahead = self._threads * min(1.0, _AHEAD / max(self._run_time, 1e-9))
+        return self._threads + int(ahead)
+
+    def _plan(self, now: float) -> list[tuple[_Served, Call, bool]]:
+        """The calls to make now: (queue, call, whether it is a beat)."""
+        calls: list[tuple[_Served, Call, bool]] = []
+        shares = self._shares(now)
+        for served in self._served.values():
+            if served.call:
+                if now >= served.rest_until:
+                    calls.append((served, served.call, False))
+                continue
+            share = shares.get(served, 0)
+            if now >= served.rest_until and (served.finished or share):
+                calls.append((served, served.ask(share, self.name), False))
+            if not self._stops and now >= served.tick_at and now >= served.rest_until:
+                served.tick_at = now + BEAT
+                if self._promoter:
+                    calls.append((served, tick_call(served.queue, _TICK_BATCH), True))
+                else:
+                    # Peers that ring no wake are found by looking.
+                    served.more = True
+        return calls
+
+    def _shares(self, now: float) -> dict[_Served, int]:
+        """Free slots, dealt out among the queues that may have more, each in turn first."""
+        asked = sum(s.asked for s in self._served.values() if s.call)
+        free = int(min(self._slots() - self._in_hand - asked, self._left, BATCH))
+        if self._stops or free <= 0:
+            return {}
+        hungry = [s for s in self._served.values() if s.more and not s.call and now >= s.rest_until]
+        if not hungry:
+            return {}
+        self._turn += 1
+        first = self._turn % len(hungry)
+        hungry = hungry[first:] + hungry[:first]
+        each, rest = divmod(free, len(hungry))
+        return {s: each + (i < rest) for i, s in enumerate(hungry) if each + (i < rest)}
+
+    def _exchange(self, calls: list[tuple[_Served, Call, bool]]) -> None:
+        for client in self._by_client:
+            mine = [entry for entry in calls if entry[0].queue.client is client]
+            if not mine:
+                continue
+            try:
+                replies = client.drive(client.run_many([call for _, call, _ in mine]))
+            except VersionFence:
+                raise
+            except (*LOST, EchoMQError) as error:
+                self._lost(error)
+                for served, _, beat in mine:
+                    served.rest_until = time.monotonic() + _AWAY_PAUSE
+                    if beat:
+                        served.tick_at = 0.0
+                continue
+            if self._away_since is not None:
+                logger.warning(
+                    "The server is back after %.1f s", time.monotonic() - self._away_since
+                )
+                self._away_since = None
+            for (served, _, beat), reply in zip(mine, replies, strict=True):
+                if isinstance(reply, Exception):
+                    self._refused(served, reply, beat)
+                elif beat:
+                    self._ticked(served, reply)
+                else:
+                    self._answered(served, reply)
+
+    def _lost(self, error: Exception) -> None:
+        if self._away_since is None:
+            self._away_since = time.monotonic()
+            logger.warning(
+                "The server is away, will go on when it is back (%d job(s) in hand): %s",
+                self._in_hand,
+                error,
+            )
+
+    def _refused(self, served: _Served, error: Exception, beat: bool) -> None:
+        """A script failed on the server, through a foreign key in its way or a full memory."""
+        served.rest_until = time.monotonic() + BEAT
+        if beat:
+            logger.error("The beat on queue %s failed: %s", served.queue.name, error)
+            return
+        sent, served.sent, served.call = served.sent, [], None
+        if len(sent) == 1:
+            # Its lease lapses, and the sweep decides.
+            logger.error("Job %s could not be settled: %s", sent[0].claim.job_id, error)
+            self._leases.drop(served.queue, [sent[0].claim])
+        elif sent:
+            # One of them is in the way; alone, each stands for itself.
+            served.rest_until = 0.0
+            for settlement in sent:
+                served.sent = [settlement]
+                served.asked = 0
+                served.call = served.queue.jobs.exchange_call(
+                    served.slot, served.sent, 0, self.name
+                )
+                self._exchange([(served, served.call, False)])
+                if served.call:
+                    served.finished += sent[sent.index(settlement) + 1 :]
+                    return
+        else:
+            logger.error("Claiming from queue %s failed: %s", served.queue.name, error)
+
+    def _ticked(self, served: _Served, reply: Reply) -> None:
+        tick = tick_answer(served.queue, reply)
+        if tick.waiting:
+            served.more = True
+        if tick.full:
+            served.tick_at = 0.0
+        else:
+            self._due_in(served, tick.next_due_ms)
+
+    def _due_in(self, served: _Served, ms: int | None) -> None:
+        if ms is not None and self._promoter:
+            served.tick_at = min(served.tick_at, time.monotonic() + ms / 1000)
+
+    def _answered(self, served: _Served, reply: Reply) -> None:
+        queue, sent, asked = served.queue, served.sent, served.asked
+        exchange = queue.jobs.exchange_answer(reply)
+        served.call, served.sent, served.asked = None, [], 0
+        if sent:
+            self._leases.drop(queue, [settlement.claim for settlement in sent])
+            for settlement, word in zip(sent, exchange.settled, strict=True):
+                if word is Settled.SCHEDULED:
+                    due = time.monotonic() + float(settlement.args[0]) / 1000
+                    served.retries_until = max(served.retries_until, due)
+                elif word is Settled.STALE or word is Settled.GONE:
+                    logger.warning(
+                        "Job %s of queue %s was no longer this worker's: its %s was refused (%s)",
+                        settlement.claim.job_id,
+                        queue.name,
+                        settlement.verb,
+                        word.value,
+                    )
+        if asked:
+            claims = exchange.claims
+            served.more = len(claims) >= asked
+            if claims:
+                self.claimed += len(claims)
+                self._left -= len(claims)
+                self._in_hand += len(claims)
+                self._leases.add(queue, claims)
+                self._line_since = time.monotonic()
+                self._pool.submit([(served, claim) for claim in claims])
+        self._due_in(served, exchange.next_due_ms)
+
+    def _give_back(self) -> Stopped:
+        """Ends at once: settles what has finished, gives back the rest."""
+        self._collect(0.0)
+        given = 0
+        for served in self._served.values():
+            held = self._leases.claims(served.queue)
+            settlements = served.sent + served.finished
+            settled = {settlement.claim.job_id for settlement in settlements}
+            open_claims = [claim for claim in held if claim.job_id not in settled]
+            given += len(open_claims)
+            settlements += [served.queue.jobs.giving_back(claim) for claim in open_claims]
+            try:
+                for start in range(0, len(settlements), _SETTLE_BATCH):
+                    part = settlements[start : start + _SETTLE_BATCH]
+                    call = served.queue.jobs.exchange_call(served.slot, part, 0, self.name)
+                    served.queue.drive(served.queue.client.run(call))
+            except (*LOST, EchoMQError) as error:
+                logger.error(
+                    "Jobs of queue %s could not be given back, their leases will lapse: %s",
+                    served.queue.name,
+                    error,
+                )
+        logger.warning("Stopped at once: gave back %d job(s)", given)
+        return Stopped.GAVE_BACK if given else Stopped.FINISHED

@@ -1,0 +1,90 @@
+"""Keeps the leases of claims in hand alive."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable
+
+from ..queue import Claim, Queue
+from ..queue.jobs import BATCH
+from ..wire.client import LOST
+from ..wire.errors import EchoMQError
+
+logger = logging.getLogger("django_echomq.worker")
+
+
+class LeaseKeeper:
+    """A thread that extends all claims of a queue in one call per third of its lease.
+
+    Handlers in Python code cannot starve it for longer than the interpreter's switch interval
+    per runnable thread; C code that keeps the interpreter lock can.
+    """
+
+    def __init__(self, queues: Iterable[Queue], name: str) -> None:
+        self._held: dict[Queue, dict[str, Claim]] = {queue: {} for queue in queues}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        threading.Thread(target=self._serve, name=f"{name}-leases", daemon=True).start()
+
+    def add(self, queue: Queue, claims: Iterable[Claim]) -> None:
+        """Starts keeping claims."""
+        with self._lock:
+            held = self._held[queue]
+            for claim in claims:
+                held[claim.job_id] = claim
+
+    def drop(self, queue: Queue, claims: Iterable[Claim]) -> None:
+        """Stops keeping claims."""
+        with self._lock:
+            held = self._held[queue]
+            for claim in claims:
+                if held.get(claim.job_id) is claim:
+                    del held[claim.job_id]
+
+    def claims(self, queue: Queue) -> list[Claim]:
+        """The claims of a queue that are kept now."""
+        with self._lock:
+            return list(self._held[queue].values())
+
+    def close(self) -> None:
+        self._stop.set()
+
+    def _serve(self) -> None:
+        due = {queue: time.monotonic() + self._interval(queue) for queue in self._held}
+        while not self._stop.wait(max(0.0, min(due.values()) - time.monotonic())):
+            for queue, at in due.items():
+                if at <= time.monotonic():
+                    due[queue] = time.monotonic() + self._interval(queue)
+                    self._keep(queue)
+
+    @staticmethod
+    def _interval(queue: Queue) -> float:
+        return queue.options.lease_ms / 3000
+
+    def _keep(self, queue: Queue) -> None:
+        claims = self.claims(queue)
+        try:
+            for start in range(0, len(claims), BATCH):
+                self._extend(queue, claims[start : start + BATCH])
+        except (*LOST, EchoMQError) as error:
+            logger.warning("Leases of queue %s could not be extended: %s", queue.name, error)
+        except Exception:
+            logger.exception("Leases of queue %s could not be extended", queue.name)
+
+    def _extend(self, queue: Queue, claims: list[Claim]) -> None:
+        over = set(queue.jobs.extend_locks(claims))
+        with self._lock:
+            held = self._held[queue]
+            # A claim settled meanwhile is over for a good reason.
+            lost = [c for c in claims if c.job_id in over and held.get(c.job_id) is c]
+            for claim in lost:
+                del held[claim.job_id]
+        for claim in lost:
+            logger.warning(
+                "Lease lost: job %s of queue %s is no longer this worker's; its result will be "
+                "refused",
+                claim.job_id,
+                queue.name,
+            )

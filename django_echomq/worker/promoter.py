@@ -1,0 +1,134 @@
+"""The promoter's beat: promote what is due, recover what lapsed, trim what ended."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from ..queue import Queue
+from ..wire.client import LOST, Call
+from ..wire.errors import EchoMQError, VersionFence
+
+logger = logging.getLogger("django_echomq.promoter")
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What one beat on one queue did, and what it saw.
+
+    Attributes:
+        promoted, recovered, buried, trimmed: jobs moved.
+        next_due_ms: ms until the next scheduled job is due; ``None`` where none waits.
+        waiting: jobs and lanes ready to be claimed, 0 while the queue is paused.
+        full: a whole batch was moved, so more may be due.
+    """
+
+    promoted: int
+    recovered: int
+    buried: int
+    trimmed: int
+    next_due_ms: int | None
+    waiting: int
+    full: bool
+
+    @property
+    def moved(self) -> int:
+        return self.promoted + self.recovered + self.buried + self.trimmed
+
+
+def tick_call(queue: Queue, batch: int) -> Call:
+    """The call of one beat, which moves at most ``batch`` jobs of each kind."""
+    options = queue.options
+    return queue.call("jobs/tick", batch, options.max_stalled, options.keep_dead_ms)
+
+
+def tick_answer(queue: Queue, reply: Any) -> Tick:
+    """Reads the reply of :func:`tick_call` and logs what went wrong with jobs."""
+    promoted, recovered, buried, trimmed, next_due, waiting, full = map(int, reply)
+    if recovered:
+        logger.warning("Recovered %d job(s) of queue %s whose lease lapsed", recovered, queue.name)
+    if buried:
+        logger.error(
+            "Buried %d job(s) of queue %s whose lease lapsed %d times",
+            buried,
+            queue.name,
+            queue.options.max_stalled,
+        )
+    return Tick(
+        promoted,
+        recovered,
+        buried,
+        trimmed,
+        None if next_due < 0 else next_due,
+        waiting,
+        bool(full),
+    )
+
+
+class Promoter:
+    """Beats on queues until stopped. Any number may run beside each other and beside workers.
+
+    Args:
+        queues: the queues.
+        tick: seconds between beats; a job due sooner shortens the wait.
+        batch: at most so many jobs of each kind per script call.
+    """
+
+    def __init__(self, queues: Sequence[Queue], tick: float = 1.0, batch: int = 100) -> None:
+        self._queues = list(queues)
+        self._tick = tick
+        self._batch = batch
+        self._stop: SimpleQueue[None] = SimpleQueue()
+        self._away = False
+
+    def stop(self) -> None:
+        """Ends :meth:`run` after the beat in hand. May be called from a signal handler."""
+        self._stop.put(None)
+
+    def run(self) -> None:
+        """Beats until stopped.
+
+        Raises:
+            VersionFence: the server belongs to another wire version.
+        """
+        while True:
+            started = time.monotonic()
+            wait = min([self._tick, *(self._beat(queue) for queue in self._queues)])
+            try:
+                self._stop.get(timeout=max(0.0, started + wait - time.monotonic()))
+            except Empty:
+                continue
+            return
+
+    def _beat(self, queue: Queue) -> float:
+        """One beat on one queue; answers how long the next may wait."""
+        try:
+            tick = self.beat(queue)
+        except VersionFence:
+            raise
+        except (*LOST, EchoMQError) as error:
+            if not self._away:
+                logger.warning("The server is away, will go on when it is back: %s", error)
+            self._away = True
+            return self._tick
+        except Exception:
+            logger.exception("The beat on queue %s failed", queue.name)
+            return self._tick
+        if self._away:
+            self._away = False
+            logger.warning("The server is back")
+        if tick.full:
+            return 0.0
+        return self._tick if tick.next_due_ms is None else tick.next_due_ms / 1000
+
+    def beat(self, queue: Queue) -> Tick:
+        """One bounded beat on one queue."""
+        reply = queue.drive(queue.client.run(tick_call(queue, self._batch)))
+        tick = tick_answer(queue, reply)
+        if tick.moved:
+            logger.debug("Queue %s: %s", queue.name, tick)
+        return tick

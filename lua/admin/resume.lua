@@ -1,0 +1,9 @@
+-- Starts claiming again and wakes parked workers for what waits.
+--
+-- KEYS  1 base
+-- Reply 1 where the queue was paused before, else 0
+-- @splice lib/ring
+
+local was = call('HDEL', base .. 'meta', 'paused')
+ring_wake(call('ZCARD', base .. 'pending') + call('LLEN', base .. 'ring'))
+return was

@@ -1,0 +1,60 @@
+-- Settles claims that ended and claims what is free, in one step: the way out of the active set
+-- and the way into it.
+--
+-- KEYS  1 base
+-- ARGV  1 ledger slot  2 ledger number
+--       3 how many jobs to claim  4 lease in ms  5 the worker's name
+--       6.. settlements of eight values each: verb, id, token, then
+--           complete  result, keep in ms (0 keeps nothing), keep at most, '', ''
+--           retry     delay in ms, max attempts, reason, history entry or '', keep dead in ms
+--           release   '', '', '', '', ''
+-- Reply 1 a word per settlement (see lib/settle)
+--       2 six values per claimed job: id, payload, attempts, attempt, lane or '', history or ''
+--       3 ms until the next scheduled job is due, -1 none
+-- Errors EMQOLD
+-- @splice lib/ledger
+-- @splice lib/claim
+-- @splice lib/settle
+
+local now = server_ms()
+local noted, refused = ledger_recall(now)
+if refused then
+  return refused
+end
+
+if noted then
+  -- The same call again: what it settled is settled, what it claimed is still the caller's unless
+  -- its lease has lapsed meanwhile.
+  local cut = string.find(noted, ';', 1, true)
+  local words, claimed = {}, {}
+  for word in string.gmatch(string.sub(noted, 1, cut - 1), '%a+') do
+    words[#words + 1] = word
+  end
+  for id in string.gmatch(string.sub(noted, cut + 1), '%w+') do
+    local row = read_row(id, 'payload', 'group', 'attempts_base', 'history', 'worker')
+    if row and row[2] and row[6] == ARGV[5] and call('ZSCORE', base .. 'active', id) then
+      add_claim(claimed, id, row[2], row[1], row[4], row[3], row[5])
+    end
+  end
+  return {words, claimed, next_due(now)}
+end
+
+local words = {}
+for i = 6, #ARGV, 8 do
+  local verb, id, token = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local word
+  if verb == 'complete' then
+    word = settle_complete(id, token, ARGV[i + 3], tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), now)
+  elseif verb == 'retry' then
+    word = settle_retry(id, token, tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), ARGV[i + 5],
+      ARGV[i + 6], tonumber(ARGV[i + 7]), now)
+  else
+    word = settle_release(id, token)
+  end
+  words[#words + 1] = word
+end
+
+local limit = tonumber(ARGV[3])
+local claimed, ids = claim_jobs(limit, tonumber(ARGV[4]), ARGV[5], now)
+ledger_note(now, table.concat(words, ',') .. ';' .. table.concat(ids, ','))
+return {words, claimed, next_due(now)}

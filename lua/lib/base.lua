@@ -1,0 +1,34 @@
+-- Every transition gets the queue's base, `emq:{queue}:`, as KEYS[1] and builds its keys from it,
+-- so all of them share the hash tag of a declared key.
+local base = KEYS[1]
+local call = redis.call
+
+local function row_key(id)
+  return base .. 'job:' .. id
+end
+
+-- Milliseconds since 1970 on the server's clock, the only clock of a transition.
+local function server_ms()
+  local time = call('TIME')
+  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
+-- The named fields of a row, or nil where no row of a job stands under the id. A foreign key of
+-- another type under the row's name is no row; it must not abort a transition half way.
+local function read_row(id, ...)
+  local row = redis.pcall('HMGET', row_key(id), 'attempts', ...)
+  if row.err or not row[1] then
+    return nil
+  end
+  return row
+end
+
+-- Adds one to a counter of a row and answers it. What is not a number there counts as nothing.
+local function bump(id, field)
+  local n = redis.pcall('HINCRBY', row_key(id), field, 1)
+  if type(n) ~= 'number' then
+    call('HSET', row_key(id), field, 1)
+    return 1
+  end
+  return n
+end

@@ -1,0 +1,25 @@
+-- Where a claimable job waits: its lane, else the flat set. Score is minus the priority, so the
+-- lowest score is the highest priority and, within one, byte order is mint order.
+-- @splice lib/ring
+
+local function place(id, group, priority)
+  local score = -(tonumber(priority) or 0)
+  if score == 0 then
+    score = 0 -- never '-0'
+  end
+  if group then
+    call('ZADD', lane_key(group), score, id)
+    settle_ring(group)
+  else
+    call('ZADD', base .. 'pending', score, id)
+  end
+end
+
+-- Takes a waiting job out of its place; answers whether it was there.
+local function unplace(id, group)
+  if group and call('ZREM', lane_key(group), id) == 1 then
+    settle_ring(group)
+    return true
+  end
+  return call('ZREM', base .. 'pending', id) == 1
+end

@@ -1,0 +1,61 @@
+-- How a job leaves the active set, in whatever way its claim ends.
+-- @splice lib/place
+
+local function leave_active(id, group)
+  if call('ZREM', base .. 'active', id) == 0 then
+    return false
+  end
+  if group then
+    if call('HINCRBY', base .. 'gactive', group, -1) <= 0 then
+      call('HDEL', base .. 'gactive', group)
+    end
+    settle_ring(group)
+  end
+  return true
+end
+
+-- Frees the unique key of a job that ends, only while the key still names it.
+local function free_unique(id, key)
+  if key and call('GET', base .. 'de:' .. key) == id then
+    call('DEL', base .. 'de:' .. key)
+  end
+end
+
+-- Removes what belongs to a job beside its row.
+local function drop_satellites(id)
+  local row = row_key(id)
+  call('UNLINK', row .. ':lock', row .. ':logs', row .. ':dependencies', row .. ':processed',
+    row .. ':failed', row .. ':unsuccessful')
+end
+
+-- Deletes a job with everything that belongs to it, wherever it stands. Answers whether there was
+-- anything of it.
+local function forget(id)
+  local row = read_row(id, 'group', 'unique')
+  local group = row and row[2]
+  local found = leave_active(id, group)
+  found = unplace(id, group) or found
+  found = call('ZREM', base .. 'schedule', id) == 1 or found
+  found = call('ZREM', base .. 'dead', id) == 1 or found
+  call('ZREM', base .. 'died', id)
+  if row then
+    free_unique(id, row[3])
+  end
+  drop_satellites(id)
+  return call('UNLINK', row_key(id)) == 1 or found
+end
+
+local function count(metric, n)
+  call('HINCRBY', base .. 'metrics:' .. metric, 'count', n)
+end
+
+-- Moves a job to the dead set. keep_ms > 0 bounds how long it stays there.
+local function bury(id, reason, keep_ms, now, unique)
+  call('HSET', row_key(id), 'state', 'dead', 'last_error', reason, 'finished_at', now)
+  call('ZADD', base .. 'dead', 0, id)
+  if keep_ms > 0 then
+    call('ZADD', base .. 'died', now + keep_ms, id)
+  end
+  free_unique(id, unique)
+  count('failed', 1)
+end

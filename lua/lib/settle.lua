@@ -1,0 +1,101 @@
+-- How a claim ends. Each function is fenced by the token and answers one word:
+--   done | scheduled | dead | released   it happened
+--   stale   the job is held under another token, or no longer claimable under this one
+--   gone    there is no such job
+-- A lease that lapsed with nobody else having claimed the job since does not void the claim.
+-- @splice lib/release
+
+-- A row keeps the tail of its history: one JSON text per attempt that did not complete, a line
+-- each, within this many bytes.
+local HISTORY_MAX = 32768
+
+-- Takes the job out of where a claim leaves it. Answers the row, or nil and the verdict.
+local function take_back(id, token)
+  local row = read_row(id, 'group', 'unique', 'attempts_base', 'priority', 'history')
+  if not row then
+    return nil, 'gone'
+  end
+  if row[1] ~= token then
+    return nil, 'stale'
+  end
+  local group = row[2] or nil
+  if leave_active(id, group) or unplace(id, group) then
+    return row
+  end
+  return nil, 'stale'
+end
+
+local function append_history(row, entry)
+  local history = row[6] and (row[6] .. '\n' .. entry) or entry
+  while #history > HISTORY_MAX do
+    local cut = string.find(history, '\n', 1, true)
+    if not cut then
+      break
+    end
+    history = string.sub(history, cut + 1)
+  end
+  return history
+end
+
+-- keep_ms > 0 turns the row into an outcome record that ends by itself, at most keep_max of them.
+local function settle_complete(id, token, result, keep_ms, keep_max, now)
+  local row, verdict = take_back(id, token)
+  if not row then
+    return verdict
+  end
+  free_unique(id, row[3])
+  count('completed', 1)
+  local key = row_key(id)
+  if keep_ms <= 0 or keep_max <= 0 then
+    drop_satellites(id)
+    call('UNLINK', key)
+    return 'done'
+  end
+  call('HSET', key, 'state', 'completed', 'finished_at', now, 'result', result)
+  call('HDEL', key, 'lock', 'last_error')
+  call('UNLINK', key .. ':lock')
+  call('RENAME', key, key .. ':outcome')
+  call('PEXPIRE', key .. ':outcome', keep_ms)
+  call('PEXPIRE', key .. ':logs', keep_ms)
+  local outcomes = base .. 'outcomes'
+  call('ZADD', outcomes, now + keep_ms, id)
+  local over = call('ZCARD', outcomes) - keep_max
+  if over > 0 then
+    local oldest = call('ZPOPMIN', outcomes, math.min(over, 100))
+    for i = 1, #oldest, 2 do
+      call('UNLINK', row_key(oldest[i]) .. ':outcome', row_key(oldest[i]) .. ':logs')
+    end
+  end
+  return 'done'
+end
+
+local function settle_retry(id, token, delay_ms, max_attempts, reason, entry, keep_dead_ms, now)
+  local row, verdict = take_back(id, token)
+  if not row then
+    return verdict
+  end
+  local key = row_key(id)
+  if entry ~= '' then
+    call('HSET', key, 'history', append_history(row, entry))
+  end
+  if tonumber(token) - (tonumber(row[4]) or 0) >= max_attempts then
+    bury(id, reason, keep_dead_ms, now, row[3])
+    return 'dead'
+  end
+  call('HSET', key, 'state', 'scheduled', 'last_error', reason)
+  call('ZADD', base .. 'schedule', now + delay_ms, id)
+  return 'scheduled'
+end
+
+-- Gives the job back to where it came from; the attempt does not count.
+local function settle_release(id, token)
+  local row, verdict = take_back(id, token)
+  if not row then
+    return verdict
+  end
+  call('HSET', row_key(id), 'state', 'pending')
+  bump(id, 'attempts_base')
+  place(id, row[2], row[5])
+  ring_wake(1)
+  return 'released'
+end

@@ -1,0 +1,19 @@
+-- @splice lib/ring
+
+-- The state of a job, by set membership first, then by its row, then by its outcome record.
+local function state_of(id)
+  for _, at in ipairs({{'pending', 'pending'}, {'active', 'active'}, {'schedule', 'scheduled'}, {'dead', 'dead'}}) do
+    if call('ZSCORE', base .. at[1], id) then
+      return at[2]
+    end
+  end
+  local row = redis.pcall('HMGET', row_key(id), 'state', 'group')
+  if not row.err and row[1] then
+    if row[2] and call('ZSCORE', lane_key(row[2]), id) then
+      return 'pending'
+    end
+    return row[1] == 'awaiting_children' and row[1] or 'unknown'
+  end
+  local outcome = redis.pcall('HGET', row_key(id) .. ':outcome', 'state')
+  return type(outcome) == 'string' and outcome or 'absent'
+end

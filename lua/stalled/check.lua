@@ -1,0 +1,10 @@
+-- Returns jobs whose lease has lapsed to where they came from, and buries those that keep lapsing.
+--
+-- KEYS  1 base
+-- ARGV  1 at most so many  2 max stalled (0 never buries)  3 keep dead in ms (0 for ever)
+-- Reply how many went back, how many were buried
+-- @splice lib/recover
+
+local recovered, buried =
+  recover_lapsed(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), server_ms())
+return {recovered, buried}

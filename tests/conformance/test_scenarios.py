@@ -1,0 +1,218 @@
+"""EchoMQ's conformance scenarios by name: the spine.
+
+Each plays on a queue of its own and asserts what the original's scenario of that name asserts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import redis
+
+from django_echomq.queue import Claim, Queue, Settled
+from django_echomq.queue.backoff import Exponential
+from django_echomq.wire.client import Client
+from django_echomq.wire.endpoint import WIRE_VERSION
+from django_echomq.wire.errors import JobGone, StaleToken, WrongKind
+from django_echomq.wire.ids import process_mint
+from tests.conftest import wait_until
+
+MakeQueue = Callable[..., Queue]
+
+
+def only(claims: list[Claim]) -> Claim:
+    (claim,) = claims
+    return claim
+
+
+def promoted(queue: Queue) -> int:
+    return int(wait_until(queue.jobs.promote, "a due job", step=0.002))
+
+
+def test_fence(client: Client, raw: redis.Redis) -> None:
+    assert client.drive(client.command("PING")) == b"PONG"
+    assert raw.get("{emq}:version") == WIRE_VERSION == b"echomq:3.0.0"
+
+
+def test_mint(queue: Queue, raw: redis.Redis) -> None:
+    job_id = queue.jobs.enqueue(b"payload").job_id
+    assert raw.hgetall(queue.keys.job(job_id)) == {
+        b"state": b"pending",
+        b"attempts": b"0",
+        b"payload": b"payload",
+    }
+
+
+def test_duplicate(queue: Queue) -> None:
+    job_id = process_mint.mint(1)
+    assert queue.jobs.enqueue(b"first", job_id=job_id).outcome == "enqueued"
+    again = queue.jobs.enqueue(b"second", job_id=job_id)
+    assert (again.job_id, again.outcome) == (job_id, "duplicate")
+    assert queue.jobs.get(job_id).payload == b"first"
+
+
+def test_kind(queue: Queue, raw: redis.Redis) -> None:
+    order = process_mint.mint(1, "ORD")
+    with pytest.raises(WrongKind):
+        queue.jobs.enqueue(b"x", job_id=order)
+    assert not raw.exists(queue.keys.job(order))
+
+
+def test_kind_is_refused_by_the_script_too(queue: Queue, raw: redis.Redis) -> None:
+    order = process_mint.mint(1, "ORD")
+    args = ("slot.1", 1, "now", 0, "", 0, "own", "", 0, order, b"x")
+    with pytest.raises(WrongKind):
+        queue.run("jobs/enqueue", *args)
+    assert raw.keys(queue.keys.base + b"*") == []
+
+
+def test_order(queue: Queue) -> None:
+    ids = [queue.jobs.enqueue(b"x").job_id for _ in range(3)]
+    assert [job.id for job in queue.jobs.browse("pending")] == ids[::-1]
+
+
+def test_claim(queue: Queue, raw: redis.Redis) -> None:
+    job_id = queue.jobs.enqueue(b"payload").job_id
+    claim = only(queue.jobs.claim())
+    assert (claim.job_id, claim.payload, claim.attempts) == (job_id, b"payload", 1)
+    assert raw.hget(queue.keys.job(job_id), "state") == b"active"
+
+
+def test_stale(queue: Queue, raw: redis.Redis) -> None:
+    queue.jobs.enqueue(b"x")
+    claim = only(queue.jobs.claim())
+    raw.script_flush()
+    with pytest.raises(StaleToken):
+        queue.jobs.complete(replace(claim, attempts=99))
+    queue.jobs.complete(claim)
+
+
+def test_complete(queue: Queue, raw: redis.Redis) -> None:
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.complete(only(queue.jobs.claim()))
+    assert not raw.exists(queue.keys.job(job_id))
+    assert raw.zscore(queue.keys.active, job_id) is None
+
+
+def test_retry(queue: Queue) -> None:
+    job_id = queue.jobs.enqueue(b"x").job_id
+    claim = only(queue.jobs.claim())
+    assert queue.jobs.retry(claim, 0.010, 3, "boom") is Settled.SCHEDULED
+    assert queue.jobs.state(job_id) == "scheduled"
+    assert queue.jobs.get(job_id).last_error == "boom"
+    assert promoted(queue) == 1
+    again = only(queue.jobs.claim())
+    assert again.attempts == 2
+    queue.jobs.complete(again)
+
+
+def test_dead(queue: Queue, raw: redis.Redis) -> None:
+    job_id = queue.jobs.enqueue(b"x").job_id
+    assert queue.jobs.retry(only(queue.jobs.claim()), 0, 1, "boom") is Settled.DEAD
+    assert queue.jobs.state(job_id) == "dead"
+    assert queue.jobs.get(job_id).last_error == "boom"
+    assert raw.zscore(queue.keys.dead, job_id) == 0
+
+
+def test_reap(queue: Queue) -> None:
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.claim(lease=0.030)
+    assert wait_until(queue.jobs.reap, "the lease to lapse", step=0.002) == 1
+    assert queue.jobs.state(job_id) == "pending"
+    assert only(queue.jobs.claim()).attempts == 2
+
+
+def test_schedule(queue: Queue) -> None:
+    job_id = queue.jobs.enqueue_in(b"x", 0.030).job_id
+    assert queue.jobs.state(job_id) == "scheduled"
+    assert queue.jobs.claim() == []
+    assert promoted(queue) == 1
+    assert only(queue.jobs.claim()).attempts == 1
+
+
+def test_backoff(queue: Queue) -> None:
+    job_id = queue.jobs.enqueue(b"x").job_id
+    curve = Exponential(base_ms=1, cap_ms=10)
+    for attempt in (1, 2, 3):
+        claim = only(queue.jobs.claim())
+        assert claim.attempts == attempt
+        word = queue.jobs.retry(claim, curve.delay_ms(attempt) / 1000, 3, f"boom {attempt}")
+        if attempt < 3:
+            assert word is Settled.SCHEDULED
+            assert promoted(queue) == 1
+    assert word is Settled.DEAD
+    assert queue.jobs.get(job_id).last_error == "boom 3"
+
+
+def test_counts(queue: Queue) -> None:
+    for _ in range(4):
+        queue.jobs.enqueue(b"x")
+    queue.jobs.enqueue_in(b"later", 3600)
+    queue.jobs.claim()
+    counts = queue.metrics.counts("pending", "active", "scheduled", "dead")
+    assert counts == {"pending": 3, "active": 1, "scheduled": 1, "dead": 0}
+    with pytest.raises(ValueError, match="wait"):
+        queue.metrics.counts("wait")
+
+
+def test_state(queue: Queue) -> None:
+    first = queue.jobs.enqueue(b"x").job_id
+    later = queue.jobs.enqueue_in(b"x", 3600).job_id
+    missing = process_mint.mint(1)
+    queue.jobs.claim()
+    assert queue.jobs.state(first) == "active"
+    assert queue.jobs.state(later) == "scheduled"
+    assert queue.jobs.state(missing) == "absent"
+    assert queue.jobs.get(first).payload == b"x"
+    with pytest.raises(JobGone):
+        queue.jobs.get(missing)
+
+
+def test_metrics(queue: Queue, raw: redis.Redis) -> None:
+    queue.jobs.enqueue(b"x")
+    assert queue.metrics.counts("completed") == {"completed": 0}
+    queue.jobs.complete(only(queue.jobs.claim()))
+    assert queue.metrics.counts("completed") == {"completed": 1}
+    assert raw.llen(queue.keys.metric("completed") + b":data") == 0
+
+
+def test_queue_pause(queue: Queue) -> None:
+    queue.jobs.enqueue(b"x")
+    queue.admin.pause()
+    assert queue.admin.is_paused()
+    assert queue.jobs.claim() == []
+    assert queue.metrics.counts("pending") == {"pending": 1}
+    queue.admin.resume()
+    assert len(queue.jobs.claim()) == 1
+
+
+def test_unknown_state(queue: Queue, raw: redis.Redis) -> None:
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.claim()
+    deadline = raw.zscore(queue.keys.active, job_id)
+    raw.zrem(queue.keys.active, job_id)
+    assert queue.jobs.state(job_id) == "unknown"
+    raw.zadd(queue.keys.active, {job_id: deadline})
+    assert queue.jobs.state(job_id) == "active"
+    assert queue.jobs.state(process_mint.mint(1)) == "absent"
+
+
+def test_batch_claim(queue: Queue, raw: redis.Redis) -> None:
+    ids = [queue.jobs.enqueue(b"x").job_id for _ in range(8)]
+    claims = queue.jobs.claim(4)
+    assert [claim.job_id for claim in claims] == ids[:4]
+    assert {claim.attempts for claim in claims} == {1}
+    assert len({raw.zscore(queue.keys.active, job_id) for job_id in ids[:4]}) == 1
+
+
+def test_batch_claim_short(queue: Queue) -> None:
+    for _ in range(3):
+        queue.jobs.enqueue(b"x")
+    assert len(queue.jobs.claim(7)) == 3
+    assert queue.jobs.claim(7) == []
+    queue.jobs.enqueue(b"x")
+    queue.admin.pause()
+    assert queue.jobs.claim(7) == []
+    assert queue.metrics.counts("pending") == {"pending": 1}

@@ -1,0 +1,171 @@
+"""One real Valkey for the whole run, a fresh queue for each test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.conf import settings
+
+from django_echomq.queue import Queue, QueueOptions
+from django_echomq.queues import forget_queues, get_queue
+from django_echomq.wire.client import Client
+from django_echomq.wire.embedded import embedded
+from django_echomq.wire.endpoint import Endpoint
+
+ROOT = Path(__file__).resolve().parents[1]
+_names = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def endpoint() -> Iterator[Endpoint]:
+    """Where the run's server is."""
+    connection = settings.ECHOMQ["CONNECTIONS"]["default"]
+    if "URL" in connection:
+        yield Endpoint.from_url(connection["URL"])
+        return
+    folder = connection["EMBEDDED"]
+    found = Endpoint.from_embedded(folder)
+    found.heal()
+    yield found
+    forget_queues()
+    embedded(folder).release()
+    wait_until(lambda: not (folder / "valkey.sock").exists(), "the embedded server to stop")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def client(endpoint: Endpoint) -> Client:
+    """A client of the run's server."""
+    return Client(endpoint)
+
+
+@pytest.fixture(scope="session")
+def raw(endpoint: Endpoint) -> redis.Redis:
+    """A plain client: plays the stock side, and the foreign hand."""
+    options = dict(endpoint.options)
+    if "path" in options:
+        return redis.Redis(unix_socket_path=options["path"])
+    return redis.Redis(
+        host=options["host"], port=options.get("port", 6379), db=options.get("db", 0)
+    )
+
+
+def purge(raw: redis.Redis, name: str) -> None:
+    for key in raw.scan_iter(f"emq:{{{name}}}:*", count=1000):
+        raw.delete(key)
+
+
+@pytest.fixture
+def make_queue(client: Client, raw: redis.Redis) -> Iterator[Callable[..., Queue]]:
+    """Makes queues of names of their own, with options."""
+    made: list[str] = []
+
+    def make(**options: Any) -> Queue:
+        name = f"t{os.getpid()}-{next(_names)}"
+        made.append(name)
+        return Queue(name, client, QueueOptions(**options))
+
+    yield make
+    for name in made:
+        purge(raw, name)
+
+
+@pytest.fixture
+def queue(make_queue: Callable[..., Queue]) -> Queue:
+    """An empty queue with the default options."""
+    return make_queue()
+
+
+@pytest.fixture
+def site(endpoint: Endpoint, raw: redis.Redis) -> Iterator[Callable[[str], Queue]]:
+    """The queues of the settings, empty before and after."""
+    names = list(settings.ECHOMQ["QUEUES"])
+    for name in names:
+        purge(raw, name)
+    yield get_queue
+    for name in names:
+        purge(raw, name)
+
+
+def wait_until(
+    condition: Callable[[], Any], what: str = "it", seconds: float = 30.0, step: float = 0.01
+) -> Any:
+    """Polls a condition with a bound; answers its value."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(step)
+    raise AssertionError(f"waited {seconds} s for {what}")
+
+
+class Command:
+    """A management command in a process of its own."""
+
+    def __init__(self, *args: str, env: dict[str, str] | None = None, log: Path) -> None:
+        self.log = log
+        self._out = log.open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "django", *args],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "DJANGO_SETTINGS_MODULE": "tests.settings",
+                "PYTHONUNBUFFERED": "1",
+                "PYTHONPATH": str(ROOT),
+                **(env or {}),
+            },
+            stdout=self._out,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def until(self, text: str, seconds: float = 30.0) -> None:
+        """Waits for the text in the output."""
+        wait_until(lambda: text in self.output() or self.process.poll() is not None, text, seconds)
+        assert text in self.output(), self.output()
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def wait(self, seconds: float = 30.0) -> int:
+        return self.process.wait(seconds)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._out.close()
+
+
+@pytest.fixture
+def command(endpoint: Endpoint, tmp_path: Path) -> Iterator[Callable[..., Command]]:
+    """Starts management commands, and ends them after the test."""
+    started: list[Command] = []
+
+    def start(*args: str, env: dict[str, str] | None = None) -> Command:
+        new = Command(*args, env=env, log=tmp_path / f"command-{len(started)}.log")
+        started.append(new)
+        return new
+
+    yield start
+    for each in started:
+        each.close()

@@ -1,0 +1,111 @@
+"""Settings of the test suite.
+
+Tests start worker processes, which must see the database and the Valkey of the test that
+started them. Their places are therefore chosen once, by the first process, and handed down in
+the environment:
+
+``ECHOMQ_TEST_DB``
+    Path of the SQLite file.
+``ECHOMQ_TEST_URL``
+    URL of a running server to test against. Without it an embedded Valkey is started.
+``ECHOMQ_TEST_VALKEY``
+    Folder of the embedded Valkey.
+
+Under pytest-xdist each worker has its own database and server.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+BASE_DIR = Path(__file__).resolve().parent
+
+_RUN = Path(tempfile.gettempdir()) / f"echomq-test-{os.getpid()}"
+_DB = os.environ.setdefault("ECHOMQ_TEST_DB", f"{_RUN}.sqlite3")
+_VALKEY = os.environ.setdefault("ECHOMQ_TEST_VALKEY", f"{_RUN}.valkey")
+_XDIST_WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+_SUFFIX = f"_{_XDIST_WORKER}" if _XDIST_WORKER else ""
+
+SECRET_KEY = "not a secret: for tests only"
+DEBUG = False
+ALLOWED_HOSTS = ["testserver", "localhost", "127.0.0.1"]
+USE_TZ = True
+TIME_ZONE = "UTC"
+STATIC_URL = "static/"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django_echomq",
+    "tests.testapp",
+]
+
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        # pytest-django appends the xdist suffix to TEST.NAME itself; NAME is what the worker
+        # processes open, and must come out as the same file.
+        "NAME": f"{_DB}{_SUFFIX}",
+        "TEST": {"NAME": _DB},
+        "OPTIONS": {
+            "timeout": 20,
+            # Several processes write: take the write lock at BEGIN, where waiting for it works.
+            "transaction_mode": "IMMEDIATE",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;",
+        },
+    },
+}
+
+_CONNECTION: dict[str, Any] = (
+    {"URL": os.environ["ECHOMQ_TEST_URL"]}
+    if os.environ.get("ECHOMQ_TEST_URL")
+    else {"EMBEDDED": Path(f"{_VALKEY}{_SUFFIX}")}
+)
+
+ECHOMQ: dict[str, Any] = {
+    "CONNECTIONS": {"default": _CONNECTION},
+    "QUEUES": {
+        "default": {},
+        "mail": {},
+        # Short enough for tests to see leases lapse and retries come round.
+        "fast": {"LEASE": 1, "BACKOFF": {"TYPE": "fixed", "MS": 50}},
+    },
+}
+
+TASKS = {
+    "default": {
+        "BACKEND": "django_echomq.backend.EchoMQBackend",
+        "QUEUES": [],  # empty: every queue of ECHOMQ
+    },
+}

@@ -1,0 +1,181 @@
+"""``docs/states.md``: each transition of its table is walked, and no other is claimed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+
+from django_echomq.queue import Claim, Queue
+from django_echomq.worker.promoter import tick_call
+from tests.conftest import wait_until
+
+Walk = Callable[[Callable[..., Queue]], tuple[Queue, str]]
+WALKS: dict[tuple[str, str, str], Walk] = {}
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "states.md"
+
+
+def walk(source: str, verb: str, target: str) -> Callable[[Walk], Walk]:
+    def keep(function: Walk) -> Walk:
+        WALKS[source, verb, target] = function
+        return function
+
+    return keep
+
+
+def documented() -> set[tuple[str, str, str]]:
+    table = PAGE.read_text().partition("## Transitions")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    return {
+        (row[0], row[1].replace("`", ""), row[2])
+        for row in rows
+        if len(row) == 4 and row[0] not in {"from", ""} and not re.fullmatch("-+", row[0])
+    }
+
+
+def in_hand(queue: Queue, job_id: str, lease: float | None = None) -> Claim:
+    (claim,) = queue.jobs.claim(lease=lease)
+    assert queue.jobs.state(job_id) == "active"
+    return claim
+
+
+def beat(queue: Queue) -> None:
+    queue.drive(queue.client.run(tick_call(queue, 100)))
+
+
+@walk("absent", "enqueue", "pending")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    return queue, queue.jobs.enqueue(b"x").job_id
+
+
+@walk("absent", "enqueue_at, enqueue_in", "scheduled")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    other = queue.jobs.enqueue_at(b"x", 253_402_300_799_999).job_id
+    assert queue.jobs.state(other) == "scheduled"
+    return queue, queue.jobs.enqueue_in(b"x", 3600).job_id
+
+
+@walk("pending", "claim", "active")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    job_id = queue.jobs.enqueue(b"x").job_id
+    in_hand(queue, job_id)
+    return queue, job_id
+
+
+@walk("active", "complete", "completed")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.complete(in_hand(queue, job_id))
+    return queue, job_id
+
+
+@walk("active", "complete, nothing kept", "absent")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make(keep_completed_ms=0)
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.complete(in_hand(queue, job_id))
+    return queue, job_id
+
+
+@walk("active", "retry", "scheduled")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.retry(in_hand(queue, job_id), 60, 3, "boom")
+    return queue, job_id
+
+
+@walk("active", "retry, budget used up", "dead")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.retry(in_hand(queue, job_id), 60, 1, "boom")
+    return queue, job_id
+
+
+@walk("active", "release", "pending")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.release(in_hand(queue, job_id))
+    return queue, job_id
+
+
+@walk("active", "reap, lease lapsed", "pending")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.claim(lease=0.001)
+    wait_until(queue.jobs.reap)
+    return queue, job_id
+
+
+@walk("active", "stalled.check, lease lapsed", "pending")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make(max_stalled=2)
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.claim(lease=0.001)
+    wait_until(lambda: queue.stalled.check().recovered)
+    return queue, job_id
+
+
+@walk("active", "stalled.check, lapsed too often", "dead")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make(max_stalled=1)
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.claim(lease=0.001)
+    wait_until(lambda: queue.stalled.check().dead)
+    return queue, job_id
+
+
+@walk("scheduled", "promote, due", "pending")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    job_id = queue.jobs.enqueue_in(b"x", 0.001).job_id
+    wait_until(queue.jobs.promote)
+    return queue, job_id
+
+
+@walk("completed", "time, KEEP_COMPLETED over", "absent")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make(keep_completed_ms=1)
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.complete(in_hand(queue, job_id))
+    wait_until(lambda: queue.jobs.state(job_id) == "absent")
+    beat(queue)
+    assert queue.jobs.browse("completed") == []
+    return queue, job_id
+
+
+@walk("dead", "time, KEEP_DEAD over", "absent")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make(keep_dead_ms=50)
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.retry(in_hand(queue, job_id), 0, 1, "boom")
+    assert queue.jobs.state(job_id) == "dead"
+
+    def trimmed() -> bool:
+        beat(queue)
+        return queue.jobs.state(job_id) == "absent"
+
+    wait_until(trimmed)
+    return queue, job_id
+
+
+@pytest.mark.parametrize("transition", sorted(WALKS), ids=" ".join)
+def test_a_transition_of_the_page(
+    transition: tuple[str, str, str], make_queue: Callable[..., Queue], raw: redis.Redis
+) -> None:
+    queue, job_id = WALKS[transition](make_queue)
+    assert queue.jobs.state(job_id) == transition[2]
+
+
+def test_the_page_and_the_walks_name_the_same_transitions() -> None:
+    assert documented() == set(WALKS)

@@ -1,0 +1,135 @@
+"""Tasks of the test suite. Effects go to files, appended in one write, so that processes can
+count them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Any
+
+from django_echomq import Discard, Retry, current_job
+from django_echomq.tasks.compat import task
+
+
+def append(path: str, line: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(descriptor, f"{line}\n".encode())
+    finally:
+        os.close(descriptor)
+
+
+@task
+def noop() -> None:
+    pass
+
+
+@task
+def echo(*args: Any, **kwargs: Any) -> list[Any]:
+    return [list(args), kwargs]
+
+
+@task
+def record(path: str, line: str, seconds: float = 0) -> str:
+    """Appends a line at the start and, after a while, another at the end."""
+    append(path, f"start {line}")
+    time.sleep(seconds)
+    append(path, f"end {line}")
+    return line
+
+
+@task(queue_name="fast")
+def fast_record(path: str, line: str, seconds: float = 0) -> None:
+    append(path, f"start {line}")
+    time.sleep(seconds)
+    append(path, f"end {line}")
+
+
+@task
+def effect(path: str, line: str) -> None:
+    append(path, line)
+
+
+@task(queue_name="fast", takes_context=True)
+def flaky(context: Any, failures: int) -> int:
+    if context.attempt <= failures:
+        raise ValueError(f"attempt {context.attempt}")
+    return int(context.attempt)
+
+
+@task(queue_name="fast")
+def always_fails(message: str = "boom") -> None:
+    raise RuntimeError(message)
+
+
+@task(queue_name="fast")
+def raises_system_exit() -> None:
+    raise SystemExit(3)
+
+
+@task(queue_name="fast")
+def raises_unprintable() -> None:
+    class Unprintable(Exception):
+        def __init__(self, lock: Any) -> None:
+            self.lock = lock
+
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+        def __reduce__(self) -> Any:
+            raise TypeError("not picklable")
+
+    raise Unprintable(object())
+
+
+@task(queue_name="fast")
+def returns_an_object() -> object:
+    return object()
+
+
+@task(queue_name="fast")
+def asks_for_retry(path: str) -> str:
+    job = current_job()
+    assert job is not None
+    append(path, f"attempt {job.attempt}")
+    if job.attempt == 1:
+        raise Retry("not yet", delay=0.05)
+    return "then"
+
+
+@task(queue_name="fast")
+def gives_up() -> None:
+    raise Discard("pointless")
+
+
+@task
+async def double(number: int) -> int:
+    await asyncio.sleep(0.01)
+    job = current_job()
+    assert job is not None
+    return number * 2
+
+
+@task(queue_name="fast")
+async def async_system_exit() -> None:
+    raise SystemExit(4)
+
+
+@task(takes_context=True)
+def tells(context: Any) -> list[Any]:
+    context.progress({"done": 1, "of": 2})
+    context.log("one")
+    context.log("two")
+    context.checkpoint()
+    return [context.job_id, context.attempt, context.lane, context.cancelled]
+
+
+@task(queue_name="fast")
+def kills_its_worker() -> None:
+    os._exit(9)
+
+
+def plain_function() -> None:
+    """Not a task; a payload that names it must not run it."""
+    raise AssertionError("a plain function ran")
