@@ -8,6 +8,8 @@ from django.core import checks
 from django.core.checks import CheckMessage, Error, register
 
 from .conf import did_you_mean, read_settings
+from .tasks.backend import EchoMQBackend
+from .tasks.compat import task_backends
 from .tasks.registry import autodiscover, registered
 from .tasks.task import EchoTask
 
@@ -24,10 +26,21 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
 
 @register("echomq")
 def check_tasks(**kwargs: Any) -> list[CheckMessage]:
-    """Reports tasks on queues that the settings do not define."""
+    """Reports tasks and backends on queues that the settings do not define."""
     autodiscover()
     queues = read_settings().queues
-    return [
+    found: list[CheckMessage] = [
+        Error(
+            f"TASKS[{backend.alias!r}]['QUEUES'] names {name!r}, which ECHOMQ['QUEUES'] does not "
+            "define.",
+            hint=did_you_mean(name, queues, "Define the queue, or leave it out.") or None,
+            id="echomq.E007",
+        )
+        for backend in task_backends.all()
+        if isinstance(backend, EchoMQBackend)
+        for name in sorted(backend.queues - set(queues))
+    ]
+    return found + [
         Error(
             f"The task {name} goes to the queue {task.queue_name!r}, which ECHOMQ['QUEUES'] does "
             "not define.",

@@ -37,6 +37,7 @@ _SETTLE_BATCH = 100
 # thread. One that has not started after the second figure is given back for others to take.
 _AHEAD = 0.02
 _AHEAD_AT_MOST = 0.1
+_LONG = 1.0  # the run time (seconds) assumed before jobs have proved short
 # What has finished waits so long (seconds) for company while jobs claimed ahead keep the threads
 # busy; else for that share of a job's usual run time, at most as long.
 _LINGER = 0.005
@@ -120,7 +121,7 @@ class Worker:
         self._inbox: SimpleQueue[_Done | tuple[Parking, Queue | None] | None] = SimpleQueue()
         self._stops = 0
         self._in_hand = 0
-        self._run_time = 1.0  # seconds; nothing is claimed ahead before jobs proved short
+        self._run_time = _LONG
         self._line_since = 0.0
         self._finished_since = 0.0
         self._away_since: float | None = None
@@ -264,6 +265,7 @@ class Worker:
 
     def _give_back_line(self) -> None:
         """Gives back what was claimed ahead and has not started."""
+        self._run_time = _LONG
         for served, claim in self._pool.withdraw():
             served.finished.append(served.queue.jobs.giving_back(claim))
             self._in_hand -= 1

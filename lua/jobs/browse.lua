@@ -15,7 +15,7 @@ end
 local suffix = ARGV[1] == 'outcomes' and ':outcome' or ''
 local answer = {}
 for i = 1, #page, 2 do
-  local row = redis.pcall('HGETALL', row_key(page[i]) .. suffix)
+  local row = try('HGETALL', row_key(page[i]) .. suffix)
   answer[#answer + 1] = page[i]
   answer[#answer + 1] = page[i + 1]
   answer[#answer + 1] = row.err and {} or row

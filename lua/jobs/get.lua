@@ -7,8 +7,8 @@
 
 local id = ARGV[1]
 local state = state_of(id)
-local row = redis.pcall('HGETALL', row_key(id))
+local row = try('HGETALL', row_key(id))
 if row.err or #row == 0 then
-  row = redis.pcall('HGETALL', row_key(id) .. ':outcome')
+  row = try('HGETALL', row_key(id) .. ':outcome')
 end
 return {state, row.err and {} or row}

@@ -2,6 +2,9 @@
 -- so all of them share the hash tag of a declared key.
 local base = KEYS[1]
 local call = redis.call
+-- For counters and hints: a foreign key of another type in their place must not abort a transition
+-- that has begun to move a job.
+local try = redis.pcall
 
 local function row_key(id)
   return base .. 'job:' .. id
@@ -16,7 +19,7 @@ end
 -- The named fields of a row, or nil where no row of a job stands under the id. A foreign key of
 -- another type under the row's name is no row; it must not abort a transition half way.
 local function read_row(id, ...)
-  local row = redis.pcall('HMGET', row_key(id), 'attempts', ...)
+  local row = try('HMGET', row_key(id), 'attempts', ...)
   if row.err or not row[1] then
     return nil
   end
@@ -25,7 +28,7 @@ end
 
 -- Adds one to a counter of a row and answers it. What is not a number there counts as nothing.
 local function bump(id, field)
-  local n = redis.pcall('HINCRBY', row_key(id), field, 1)
+  local n = try('HINCRBY', row_key(id), field, 1)
   if type(n) ~= 'number' then
     call('HSET', row_key(id), field, 1)
     return 1

@@ -34,7 +34,7 @@ local function claim_jobs(limit, lease_ms, worker, now)
           'started_at', now, 'worker', worker)
         local group = row[3]
         if group then
-          call('HINCRBY', base .. 'gactive', group, 1)
+          try('HINCRBY', base .. 'gactive', group, 1)
         end
         add_claim(claimed, id, row[2], attempts, row[4], group, row[5])
         ids[#ids + 1] = id

@@ -16,9 +16,11 @@ end
 -- The noted answer, or nil where this call has not run; the second value is a refusal.
 local function ledger_recall(now)
   local period = math.floor(now / LEDGER_PERIOD_MS)
-  local entry = call('HGET', ledger_key(period), ledger_slot)
-    or call('HGET', ledger_key(period - 1), ledger_slot)
-  if not entry then
+  local entry = try('HGET', ledger_key(period), ledger_slot)
+  if type(entry) ~= 'string' then
+    entry = try('HGET', ledger_key(period - 1), ledger_slot)
+  end
+  if type(entry) ~= 'string' then
     return nil
   end
   local cut = string.find(entry, ':', 1, true)
@@ -34,7 +36,7 @@ end
 
 local function ledger_note(now, answer)
   local key = ledger_key(math.floor(now / LEDGER_PERIOD_MS))
-  if call('HSET', key, ledger_slot, ledger_number .. ':' .. answer) == 1 then
+  if try('HSET', key, ledger_slot, ledger_number .. ':' .. answer) == 1 then
     call('PEXPIRE', key, 3 * LEDGER_PERIOD_MS, 'NX')
   end
 end

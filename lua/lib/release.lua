@@ -6,7 +6,8 @@ local function leave_active(id, group)
     return false
   end
   if group then
-    if call('HINCRBY', base .. 'gactive', group, -1) <= 0 then
+    local left = try('HINCRBY', base .. 'gactive', group, -1)
+    if type(left) == 'number' and left <= 0 then
       call('HDEL', base .. 'gactive', group)
     end
     settle_ring(group)
@@ -16,7 +17,7 @@ end
 
 -- Frees the unique key of a job that ends, only while the key still names it.
 local function free_unique(id, key)
-  if key and call('GET', base .. 'de:' .. key) == id then
+  if key and try('GET', base .. 'de:' .. key) == id then
     call('DEL', base .. 'de:' .. key)
   end
 end
@@ -46,7 +47,7 @@ local function forget(id)
 end
 
 local function count(metric, n)
-  call('HINCRBY', base .. 'metrics:' .. metric, 'count', n)
+  try('HINCRBY', base .. 'metrics:' .. metric, 'count', n)
 end
 
 -- Moves a job to the dead set. keep_ms > 0 bounds how long it stays there.

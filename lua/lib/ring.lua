@@ -9,8 +9,11 @@ local function ring_wake(n)
   for i = 1, math.min(n, WAKE_CAP) do
     tokens[i] = '1'
   end
-  if #tokens > 0 and call('LPUSH', base .. 'wake', unpack(tokens)) > WAKE_CAP then
-    call('LTRIM', base .. 'wake', 0, WAKE_CAP - 1)
+  if #tokens > 0 then
+    local length = try('LPUSH', base .. 'wake', unpack(tokens))
+    if type(length) == 'number' and length > WAKE_CAP then
+      call('LTRIM', base .. 'wake', 0, WAKE_CAP - 1)
+    end
   end
 end
 

@@ -7,13 +7,13 @@ local function state_of(id)
       return at[2]
     end
   end
-  local row = redis.pcall('HMGET', row_key(id), 'state', 'group')
+  local row = try('HMGET', row_key(id), 'state', 'group')
   if not row.err and row[1] then
     if row[2] and call('ZSCORE', lane_key(row[2]), id) then
       return 'pending'
     end
     return row[1] == 'awaiting_children' and row[1] or 'unknown'
   end
-  local outcome = redis.pcall('HGET', row_key(id) .. ':outcome', 'state')
+  local outcome = try('HGET', row_key(id) .. ':outcome', 'state')
   return type(outcome) == 'string' and outcome or 'absent'
 end

@@ -1,0 +1,195 @@
+"""The loop on its own, without Django: queues, a handler, a real server."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import redis
+
+from django_echomq.queue import Claim, Queue
+from django_echomq.queue.jobs import Settlement
+from django_echomq.wire.client import Client
+from django_echomq.wire.endpoint import Endpoint
+from django_echomq.wire.errors import VersionFence
+from django_echomq.worker import Stopped, Worker
+from tests.conftest import wait_until
+
+MakeQueue = Callable[..., Queue]
+
+
+def complete(queue: Queue, claim: Claim) -> Settlement:
+    return queue.jobs.completion(claim, claim.payload)
+
+
+@contextmanager
+def running(worker: Worker) -> Iterator[list[Stopped]]:
+    ends: list[Stopped] = []
+    thread = threading.Thread(target=lambda: ends.append(worker.run()))
+    thread.start()
+    try:
+        yield ends
+    finally:
+        worker.stop()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_burst_works_off_all_queues_and_ends(make_queue: MakeQueue) -> None:
+    queues = [make_queue(), make_queue(), make_queue()]
+    for queue in queues:
+        queue.jobs.enqueue_many([b"x"] * 50)
+    worker = Worker(queues, complete, name="w", burst=True)
+    assert worker.run() is Stopped.FINISHED
+    assert worker.claimed == 150
+    assert [queue.metrics.counts("completed")["completed"] for queue in queues] == [50] * 3
+
+
+def test_queues_of_several_servers(
+    make_queue: MakeQueue, endpoint: Endpoint, raw: redis.Redis
+) -> None:
+    here = make_queue()
+    there = Queue(here.name, Client(endpoint.with_options(db=7)))
+    for queue in (here, there):
+        queue.jobs.enqueue_many([b"x"] * 20)
+    try:
+        worker = Worker([here, there], complete, name="w")
+        with running(worker):
+            wait_until(
+                lambda: (
+                    here.metrics.counts("completed") == there.metrics.counts("completed")
+                    and here.metrics.counts("completed") == {"completed": 20}
+                )
+            )
+            late = there.jobs.enqueue(b"late").job_id
+            wait_until(lambda: there.jobs.state(late) == "completed")
+    finally:
+        there.drive(there.client.command("FLUSHDB"))
+
+
+def test_a_handler_that_raises_fails_the_attempt(
+    make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = make_queue(max_attempts=1)
+
+    def raises(queue: Queue, claim: Claim) -> Settlement:
+        raise KeyboardInterrupt
+
+    job_id = queue.jobs.enqueue(b"x").job_id
+    with caplog.at_level(logging.CRITICAL, "django_echomq.worker"):
+        Worker([queue], raises, name="w", burst=True).run()
+    assert queue.jobs.state(job_id) == "dead"
+    assert queue.jobs.get(job_id).last_error == "KeyboardInterrupt()"
+
+
+def test_a_worker_claims_no_more_than_its_threads_while_jobs_are_long(
+    make_queue: MakeQueue,
+) -> None:
+    queue = make_queue()
+    queue.jobs.enqueue_many([b"x"] * 20)
+    go = threading.Event()
+
+    def waits(queue: Queue, claim: Claim) -> Settlement:
+        go.wait(30)
+        return complete(queue, claim)
+
+    worker = Worker([queue], waits, name="w", threads=3)
+    with running(worker):
+        wait_until(lambda: queue.metrics.counts("active") == {"active": 3})
+        go.set()
+        wait_until(lambda: queue.metrics.counts("completed") == {"completed": 20})
+
+
+def test_what_was_claimed_ahead_of_a_long_job_is_given_back(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    queue.jobs.enqueue_many([b"short"] * 300)
+    queue.jobs.enqueue_many([b"long"] * 10)
+    go = threading.Event()
+
+    def handler(queue: Queue, claim: Claim) -> Settlement:
+        if claim.payload == b"long":
+            go.wait(30)
+        return complete(queue, claim)
+
+    worker = Worker([queue], handler, name="w", threads=4)
+    with running(worker):
+        wait_until(lambda: queue.metrics.counts("completed") == {"completed": 300})
+        wait_until(lambda: queue.metrics.counts("active", "pending") == {"active": 4, "pending": 6})
+        go.set()
+        wait_until(lambda: queue.metrics.counts("completed") == {"completed": 310})
+    assert {job.attempt for job in queue.jobs.browse("completed", limit=1_000)} == {1}
+
+
+def test_a_foreign_key_in_the_way_of_settling_does_not_stop_the_others(
+    make_queue: MakeQueue, raw: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = make_queue()
+    raw.set(queue.keys.outcomes, "a string")
+    queue.jobs.enqueue_many([b"x"] * 30)
+    with caplog.at_level(logging.ERROR, "django_echomq.worker"):
+        assert Worker([queue], complete, name="w", burst=True).run() is Stopped.FINISHED
+    assert "could not be settled" in caplog.text
+    assert queue.metrics.counts("pending", "active", "completed") == {
+        "pending": 0,
+        "active": 0,
+        "completed": 30,
+    }
+
+
+def test_foreign_keys_in_place_of_counters_do_no_harm(
+    make_queue: MakeQueue, raw: redis.Redis
+) -> None:
+    queue = make_queue()
+    for name in ("metrics:completed", "wake", "gactive", "ledger:0", "ledger:1", "ledger:2"):
+        raw.set(queue.keys.base + name.encode(), "a string")
+    queue.jobs.enqueue_many([b"x"] * 10)
+    queue.jobs.enqueue(b"x", lane="acme")
+    worker = Worker([queue], complete, name="w", burst=True)
+    assert worker.run() is Stopped.FINISHED
+    assert worker.claimed == 11
+    assert raw.zcard(queue.keys.outcomes) == 11
+
+
+def test_a_lost_lease_is_told_and_the_late_end_refused(
+    make_queue: MakeQueue, raw: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = make_queue(lease_ms=300)
+    job_id = queue.jobs.enqueue(b"x").job_id
+    go = threading.Event()
+
+    def waits(queue: Queue, claim: Claim) -> Settlement:
+        go.wait(30)
+        return complete(queue, claim)
+
+    with caplog.at_level(logging.WARNING, "django_echomq.worker"):
+        with running(Worker([queue], waits, name="w", threads=1)):
+            wait_until(lambda: queue.jobs.state(job_id) == "active")
+            # As if the worker had been stopped past its lease and another had taken the job.
+            raw.zadd(queue.keys.active, {job_id: 1})
+            queue.jobs.reap()
+            (other,) = queue.jobs.claim(lease=60)
+            wait_until(lambda: "Lease lost" in caplog.text)
+            go.set()
+        assert "was refused (stale)" in caplog.text
+    assert queue.jobs.state(job_id) == "active"
+    queue.jobs.complete(other)
+    assert queue.metrics.counts("completed") == {"completed": 1}
+
+
+def test_another_wire_version_ends_the_worker(endpoint: Endpoint, raw: redis.Redis) -> None:
+    client = Client(endpoint.with_options(db=6))
+    queue = Queue("fenced", client)
+    queue.jobs.enqueue(b"x")
+    other = redis.Redis(unix_socket_path=endpoint.options["path"], db=6)
+    try:
+        other.set("{emq}:version", "echomq:9.0.0")
+        client.close()
+        with pytest.raises(VersionFence, match=r"echomq:9\.0\.0"):
+            Worker([queue], complete, name="w").run()
+        assert other.zcard("emq:{fenced}:pending") == 1
+    finally:
+        other.flushdb()
+        other.close()
