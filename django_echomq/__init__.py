@@ -11,10 +11,42 @@ if TYPE_CHECKING:
     from .queues import get_queue
     from .tasks.context import current_job
     from .tasks.verdicts import Cancelled, Discard, Retry
+    from .wire.errors import (
+        ActiveJobs,
+        EchoMQError,
+        InvalidId,
+        InvalidName,
+        JobGone,
+        JobLocked,
+        NotDead,
+        NotPaused,
+        PayloadTooLarge,
+        RateLimited,
+        ServerUnavailable,
+        StaleToken,
+        VersionFence,
+        WrongKind,
+        WrongState,
+    )
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ActiveJobs": ".wire.errors",
+    "EchoMQError": ".wire.errors",
+    "InvalidId": ".wire.errors",
+    "InvalidName": ".wire.errors",
+    "JobGone": ".wire.errors",
+    "JobLocked": ".wire.errors",
+    "NotDead": ".wire.errors",
+    "NotPaused": ".wire.errors",
+    "PayloadTooLarge": ".wire.errors",
+    "RateLimited": ".wire.errors",
+    "ServerUnavailable": ".wire.errors",
+    "StaleToken": ".wire.errors",
+    "VersionFence": ".wire.errors",
+    "WrongKind": ".wire.errors",
+    "WrongState": ".wire.errors",
     "Cancelled": ".tasks.verdicts",
     "Delays": ".queue.backoff",
     "Discard": ".tasks.verdicts",
@@ -28,15 +60,30 @@ _HOMES = {
     "get_queue": ".queues",
 }
 __all__ = [
+    "ActiveJobs",
     "Cancelled",
     "Delays",
     "Discard",
+    "EchoMQError",
     "Exponential",
     "Fixed",
+    "InvalidId",
+    "InvalidName",
     "Jitter",
+    "JobGone",
+    "JobLocked",
+    "NotDead",
+    "NotPaused",
+    "PayloadTooLarge",
     "Queue",
+    "RateLimited",
     "Retry",
+    "ServerUnavailable",
+    "StaleToken",
     "Unique",
+    "VersionFence",
+    "WrongKind",
+    "WrongState",
     "current_job",
     "get_queue",
 ]

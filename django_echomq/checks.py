@@ -11,6 +11,7 @@ from .conf import did_you_mean, read_settings
 from .tasks.backend import EchoMQBackend
 from .tasks.compat import task_backends
 from .tasks.registry import autodiscover, registered
+from .tasks.schedules import definition_of
 from .tasks.task import EchoTask
 
 
@@ -28,7 +29,8 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
 def check_tasks(**kwargs: Any) -> list[CheckMessage]:
     """Reports tasks and backends on queues that the settings do not define."""
     autodiscover()
-    queues = read_settings().queues
+    current = read_settings()
+    queues = current.queues
     found: list[CheckMessage] = [
         Error(
             f"TASKS[{backend.alias!r}]['QUEUES'] names {name!r}, which ECHOMQ['QUEUES'] does not "
@@ -40,6 +42,21 @@ def check_tasks(**kwargs: Any) -> list[CheckMessage]:
         if isinstance(backend, EchoMQBackend)
         for name in sorted(backend.queues - set(queues))
     ]
+    for schedule in current.schedules.values():
+        where = f"ECHOMQ['SCHEDULES'][{schedule.name!r}]"
+        try:
+            if definition_of(schedule) is None:
+                known = registered()
+                found.append(
+                    Error(
+                        f"{where} names the task {schedule.task!r}, which does not exist.",
+                        hint=did_you_mean(schedule.task, known, "Tasks live in an app's tasks.py.")
+                        or None,
+                        id="echomq.E009",
+                    )
+                )
+        except (TypeError, ValueError) as error:
+            found.append(Error(f"{where}: {error}.", id="echomq.E008"))
     return found + [
         Error(
             f"The task {name} goes to the queue {task.queue_name!r}, which ECHOMQ['QUEUES'] does "

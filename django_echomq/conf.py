@@ -19,7 +19,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from .queue import QueueOptions
 from .queue.backoff import backoff_from
-from .queue.clock import duration_ms
+from .queue.clock import duration_ms, instant_ms
+from .queue.repeat import Definition
 from .wire.endpoint import Endpoint
 from .wire.errors import EchoMQError
 from .wire.keys import check_queue
@@ -48,11 +49,28 @@ class QueueDefinition:
 
 
 @dataclass(frozen=True)
+class ScheduleSettings:
+    """A schedule as the settings define it; the payload follows from the task."""
+
+    name: str
+    task: str
+    queue: str | None
+    args: list[Any]
+    kwargs: dict[str, Any]
+    cadence: Mapping[str, Any]
+
+    def definition(self, payload: bytes, source: str) -> Definition:
+        """What is registered."""
+        return Definition(name=self.name, payload=payload, source=source, **self.cadence)
+
+
+@dataclass(frozen=True)
 class Settings:
     """The settings as far as they are sound, and every fault of them."""
 
     connections: Mapping[str, Mapping[str, Any]]
     queues: Mapping[str, QueueDefinition]
+    schedules: Mapping[str, ScheduleSettings]
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...]
 
@@ -115,6 +133,25 @@ _QUEUE_OPTIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
 _NOT_YET = ("TIMEOUT", "CONCURRENCY", "RATE_LIMIT", "LANES")
 
 
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("it must be text")
+    return value
+
+
+# Each names the field of Definition that an option sets, and reads its value.
+_SCHEDULE_OPTIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "EVERY": ("every_ms", lambda value: duration_ms(value, "it")),
+    "CRON": ("cron", _text),
+    "TZ": ("tz", _text),
+    "LANE": ("lane", _text),
+    "PRIORITY": ("priority", lambda value: value),
+    "START": ("start_ms", lambda value: instant_ms(value, "it")),
+    "END": ("end_ms", lambda value: instant_ms(value, "it")),
+    "CATCH_UP": ("catch_up", _text),
+}
+
+
 class _Reader:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -142,11 +179,10 @@ class _Reader:
                     f"ECHOMQ has the unknown key {key!r}.",
                     did_you_mean(key, _TOP, _one_of(_TOP)),
                 )
-        if top.get("SCHEDULES"):
-            self.warning(1, "ECHOMQ['SCHEDULES'] is not served by this version; nothing will fire.")
         connections = self.connections(top)
         queues = self.queues(top, connections)
-        return Settings(connections, queues, tuple(self.problems), tuple(self.warnings))
+        schedules = self.schedules(top, queues)
+        return Settings(connections, queues, schedules, tuple(self.problems), tuple(self.warnings))
 
     def connections(self, top: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         if "CONNECTIONS" not in top:
@@ -254,6 +290,53 @@ class _Reader:
                 )
             if len(self.problems) == before:
                 sound[name] = QueueDefinition(name, alias, QueueOptions(**fields))
+        return sound
+
+    def schedules(
+        self, top: Mapping[str, Any], queues: Mapping[str, Any]
+    ) -> dict[str, ScheduleSettings]:
+        sound: dict[str, ScheduleSettings] = {}
+        for name, value in self.mapping(top.get("SCHEDULES", {}), "ECHOMQ['SCHEDULES']", 8).items():
+            where = f"ECHOMQ['SCHEDULES'][{name!r}]"
+            before = len(self.problems)
+            definition = self.mapping(value, where, 8)
+            known = ("TASK", "QUEUE", "ARGS", "KWARGS", *_SCHEDULE_OPTIONS)
+            cadence: dict[str, Any] = {}
+            for key, option in definition.items():
+                if key not in known:
+                    self.problem(
+                        8,
+                        f"{where} has the unknown key {key!r}.",
+                        did_you_mean(key, known, _one_of(known)),
+                    )
+                elif key in _SCHEDULE_OPTIONS and option is not None:
+                    field, read = _SCHEDULE_OPTIONS[key]
+                    try:
+                        cadence[field] = read(option)
+                    except (TypeError, ValueError) as error:
+                        self.problem(8, f"{where}[{key!r}] is {option!r}: {error}.")
+            task, queue = definition.get("TASK"), definition.get("QUEUE")
+            args, kwargs = definition.get("ARGS", ()), definition.get("KWARGS", {})
+            if not isinstance(task, str):
+                self.problem(8, f"{where} needs TASK, the dotted name of a task.")
+            if queue is not None and queue not in queues:
+                self.problem(
+                    8,
+                    f"{where} goes to the queue {queue!r}, which is not defined.",
+                    did_you_mean(queue, queues),
+                )
+            if not isinstance(args, (list, tuple)) or not isinstance(kwargs, Mapping):
+                self.problem(8, f"{where}: ARGS is a list and KWARGS a dict.")
+            if len(self.problems) == before:
+                schedule = ScheduleSettings(
+                    str(name), str(task), queue, list(args), dict(kwargs), cadence
+                )
+                try:
+                    schedule.definition(b"", "")
+                except (EchoMQError, TypeError, ValueError) as error:
+                    self.problem(8, f"{where}: {error}.")
+                else:
+                    sound[schedule.name] = schedule
         return sound
 
 

@@ -180,7 +180,7 @@ class Jobs:
             minted_ids: ids minted earlier; one that a row holds is minted again.
             when: ``now``, ``at`` (``ms`` is Unix ms) or ``in`` (``ms`` from the server's now).
         """
-        bodies = [self._body(payload) for payload in payloads]
+        bodies = [self.body(payload) for payload in payloads]
         if lane is not None:
             check_lane(lane)
         if isinstance(priority, bool) or not isinstance(priority, int):
@@ -267,7 +267,13 @@ class Jobs:
                 names[i] = name
         return [admission for admission in answer if admission is not None]
 
-    def _body(self, payload: bytes | str) -> bytes:
+    def body(self, payload: bytes | str) -> bytes:
+        """The payload as bytes.
+
+        Raises:
+            TypeError: it is neither bytes nor text.
+            PayloadTooLarge: it is longer than the queue takes.
+        """
         if isinstance(payload, str):
             payload = payload.encode()
         elif not isinstance(payload, bytes):
@@ -333,6 +339,26 @@ class Jobs:
             StaleToken, JobGone: as :meth:`complete`.
         """
         self._settle(self.giving_back(claim))
+
+    def delay(self, claim: Claim, delay: Duration | None = None, *, at: When | None = None) -> None:
+        """Parks a job in hand until a time of its worker's choosing; the attempt does not count.
+
+        Args:
+            delay: seconds or a timedelta, by the server's clock.
+            at: instead, an aware datetime or Unix ms.
+
+        Raises:
+            StaleToken, JobGone: as :meth:`complete`.
+        """
+        if (delay is None) == (at is None):
+            raise TypeError("give either a delay or an instant")
+        when: tuple[Argument, Argument]
+        if at is not None:
+            when = ("at", instant_ms(at))
+        else:
+            assert delay is not None
+            when = ("in", duration_ms(delay, "the delay"))
+        self._settle(Settlement("delay", claim, (*when, "", "", "")))
 
     def completion(self, claim: Claim, result: bytes | str | None = None) -> Settlement:
         """The settlement of :meth:`complete`, for :meth:`exchange_call`."""
@@ -474,6 +500,30 @@ class Jobs:
     def promote(self, limit: int = 100) -> int:
         """Moves up to ``limit`` due jobs from the schedule to where they wait; answers how many."""
         return int(self._queue.run("jobs/promote", limit))
+
+    def reschedule(self, job_id: str, when: When) -> None:
+        """Moves a job that waits, in the schedule or for a claim, to another time.
+
+        Args:
+            when: an aware datetime or Unix ms; the past is due at once.
+
+        Raises:
+            JobGone: there is no such job.
+            WrongState: it does not wait: it is in hand, dead or a flow's parent.
+        """
+        ms = instant_ms(when)
+        if not self._queue.run("jobs/reschedule", check(job_id), ms):
+            raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
+
+    def promote_now(self, job_id: str) -> None:
+        """Lets a scheduled job be claimed at once.
+
+        Raises:
+            JobGone: there is no such job.
+            WrongState: it is not scheduled.
+        """
+        if not self._queue.run("jobs/promote_now", check(job_id)):
+            raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
 
     def reap(self, limit: int = 100) -> int:
         """Returns up to ``limit`` jobs whose lease lapsed to where they wait; answers how many."""

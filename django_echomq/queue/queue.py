@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .admin import Admin
     from .jobs import Jobs
     from .metrics import Metrics
+    from .repeat import Repeat
     from .stalled import Stalled
 
 T = TypeVar("T")
@@ -93,6 +94,13 @@ class Queue:
         from .metrics import Metrics
 
         return Metrics(self)
+
+    @cached_property
+    def repeat(self) -> Repeat:
+        """Schedules: what runs on a cadence."""
+        from .repeat import Repeat
+
+        return Repeat(self)
 
     @cached_property
     def stalled(self) -> Stalled:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from ..queue import Unique
-from ..queue.backoff import Backoff
+from ..queue.backoff import Backoff, backoff_from
 from .compat import Task
 from .registry import register
 from .results import EchoTaskResult
@@ -42,6 +42,11 @@ class EchoTask(_Base):
 
     def __post_init__(self) -> None:
         Task.__post_init__(self)
+        # One form for each, which compares and hashes like the rest of the task.
+        if self.backoff is not None:
+            object.__setattr__(self, "backoff", backoff_from(self.backoff))
+        if isinstance(self.unique, str):
+            object.__setattr__(self, "unique", Unique(self.unique))
         register(self)
 
     def using(

@@ -82,7 +82,7 @@ class Client:
             :class:`~django_echomq.wire.errors.ServerUnavailable` is raised.
     """
 
-    def __init__(self, endpoint: Endpoint, retry_for: float = 3.0) -> None:
+    def __init__(self, endpoint: Endpoint, retry_for: float = 1.5) -> None:
         self.endpoint = endpoint
         self.retry_for = retry_for
         self._start()

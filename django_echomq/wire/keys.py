@@ -22,26 +22,35 @@ def check_queue(name: object) -> str:
     Raises:
         InvalidName: unless it is 1 to 128 of ``A-Z a-z 0-9 . _ -`` and not the reserved ``emq``.
     """
+    checked = check_name(name, "a queue")
+    if checked == _RESERVED:
+        raise InvalidName(f"{name!r} is reserved by the wire protocol; choose another queue name")
+    return checked
+
+
+def check_name(name: object, what: str) -> str:
+    """The name of a lane, a schedule and the like, unchanged.
+
+    Args:
+        what: how the message calls it.
+
+    Raises:
+        InvalidName: unless it is 1 to 128 of ``A-Z a-z 0-9 . _ -``.
+    """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidName(
-            f"{name!r} cannot name a queue: use 1 to 128 letters, digits, '.', '_' or '-'"
+            f"{name!r} cannot name {what}: use 1 to 128 letters, digits, '.', '_' or '-'"
         )
-    if name == _RESERVED:
-        raise InvalidName(f"{name!r} is reserved by the wire protocol; choose another queue name")
     return name
 
 
 def check_lane(name: object) -> str:
-    """The lane name, unchanged.
+    """The lane name, unchanged; a branded id is one.
 
     Raises:
-        InvalidName: unless it is 1 to 128 of ``A-Z a-z 0-9 . _ -`` (a branded id is one).
+        InvalidName: as :func:`check_name`.
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidName(
-            f"{name!r} cannot name a lane: use 1 to 128 letters, digits, '.', '_' or '-'"
-        )
-    return name
+    return check_name(name, "a lane")
 
 
 def check_unique(key: object) -> str:

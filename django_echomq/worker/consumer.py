@@ -21,7 +21,7 @@ from ..wire.client import LOST, Call, Client, Reply
 from ..wire.errors import EchoMQError, VersionFence
 from .leases import LeaseKeeper
 from .parking import Parking
-from .promoter import tick_answer, tick_call
+from .promoter import AFTER_FIRING_MS, RUNS_BATCH, tick_answer, tick_call
 from .threads import ThreadPool
 
 logger = logging.getLogger("django_echomq.worker")
@@ -96,6 +96,7 @@ class Worker:
             jobs scheduled for later are left.
         max_jobs: end after so many jobs were claimed.
         promoter: promote and recover on the beat.
+        prepare: called once, when the server is first there.
     """
 
     def __init__(
@@ -109,8 +110,11 @@ class Worker:
         burst: bool = False,
         max_jobs: int | None = None,
         promoter: bool = True,
+        prepare: Callable[[], object] | None = None,
     ) -> None:
         self.name = name
+        self._prepare = prepare
+        self._prepare_at = 0.0
         self.claimed = 0
         self._handler = handler
         self._threads = threads
@@ -191,6 +195,9 @@ class Worker:
                 logger.info("Stopping: %d job(s) in hand", self._in_hand)
             if self._stops > 1 or now >= give_up_at:
                 return self._give_back()
+            if self._prepare and now >= self._prepare_at:
+                self._prepare_at = now + BEAT
+                self._get_ready(self._prepare)
             if self._pool.waiting and (self._stops or now - self._line_since > _AHEAD_AT_MOST):
                 self._give_back_line()
             if self._lingering(now):
@@ -288,7 +295,10 @@ class Worker:
                 continue
             share = shares.get(served, 0)
             if now >= served.rest_until and (served.finished or share):
-                calls.append((served, served.ask(share, self.name), False))
+                call = served.ask(share, self.name)
+                # From here on their leases end for a good reason.
+                self._leases.drop(served.queue, [s.claim for s in served.sent])
+                calls.append((served, call, False))
             if not self._stops and now >= served.tick_at and now >= served.rest_until:
                 served.tick_at = now + BEAT
                 if self._promoter:
@@ -361,7 +371,6 @@ class Worker:
         if len(sent) == 1:
             # Its lease lapses, and the sweep decides.
             logger.error("Job %s could not be settled: %s", sent[0].claim.job_id, error)
-            self._leases.drop(served.queue, [sent[0].claim])
         elif sent:
             # One of them is in the way; alone, each stands for itself.
             served.rest_until = 0.0
@@ -382,10 +391,37 @@ class Worker:
         tick = tick_answer(served.queue, reply)
         if tick.waiting:
             served.more = True
-        if tick.full:
+        if tick.runs_due:
+            self._fire(served)
+        if tick.full or tick.runs_due > RUNS_BATCH:
             served.tick_at = 0.0
+        elif tick.runs_due:
+            # The schedules have moved on from what the beat saw; look again soon, not at once,
+            # should one of them be beyond firing.
+            self._due_in(served, AFTER_FIRING_MS)
         else:
-            self._due_in(served, tick.next_due_ms)
+            self._due_in(served, tick.next_ms)
+
+    def _get_ready(self, prepare: Callable[[], object]) -> None:
+        try:
+            prepare()
+        except VersionFence:
+            raise
+        except (*LOST, EchoMQError) as error:
+            self._lost(error)
+            return
+        except Exception:
+            logger.exception("Preparing failed")
+        self._prepare = None
+
+    def _fire(self, served: _Served) -> None:
+        try:
+            served.queue.repeat.fire(RUNS_BATCH)
+        except (*LOST, EchoMQError) as error:
+            self._lost(error)
+        except Exception:
+            logger.exception("Firing schedules of queue %s failed", served.queue.name)
+        served.more = True
 
     def _due_in(self, served: _Served, ms: int | None) -> None:
         if ms is not None and self._promoter:
@@ -396,7 +432,6 @@ class Worker:
         exchange = queue.jobs.exchange_answer(reply)
         served.call, served.sent, served.asked = None, [], 0
         if sent:
-            self._leases.drop(queue, [settlement.claim for settlement in sent])
             for settlement, word in zip(sent, exchange.settled, strict=True):
                 if word is Settled.SCHEDULED:
                     due = time.monotonic() + float(settlement.args[0]) / 1000

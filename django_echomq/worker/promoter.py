@@ -1,11 +1,11 @@
-"""The promoter's beat: promote what is due, recover what lapsed, trim what ended."""
+"""The promoter's beat: promote and fire what is due, recover what lapsed, trim what ended."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -14,6 +14,11 @@ from ..wire.client import LOST, Call
 from ..wire.errors import EchoMQError, VersionFence
 
 logger = logging.getLogger("django_echomq.promoter")
+
+#: Most schedules that one beat fires.
+RUNS_BATCH = 100
+#: After firing, how long until the next beat looks at what comes next.
+AFTER_FIRING_MS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,8 @@ class Tick:
         next_due_ms: ms until the next scheduled job is due; ``None`` where none waits.
         waiting: jobs and lanes ready to be claimed, 0 while the queue is paused.
         full: a whole batch was moved, so more may be due.
+        runs_due: schedules to fire.
+        next_run_ms: ms until the next schedule is due; ``None`` where there is none.
     """
 
     promoted: int
@@ -34,6 +41,14 @@ class Tick:
     next_due_ms: int | None
     waiting: int
     full: bool
+    runs_due: int
+    next_run_ms: int | None
+
+    @property
+    def next_ms(self) -> int | None:
+        """Ms until there is something to do."""
+        known = [ms for ms in (self.next_due_ms, self.next_run_ms) if ms is not None]
+        return min(known) if known else None
 
     @property
     def moved(self) -> int:
@@ -48,7 +63,9 @@ def tick_call(queue: Queue, batch: int) -> Call:
 
 def tick_answer(queue: Queue, reply: Any) -> Tick:
     """Reads the reply of :func:`tick_call` and logs what went wrong with jobs."""
-    promoted, recovered, buried, trimmed, next_due, waiting, full = map(int, reply)
+    promoted, recovered, buried, trimmed, next_due, waiting, full, runs_due, next_run = map(
+        int, reply
+    )
     if recovered:
         logger.warning("Recovered %d job(s) of queue %s whose lease lapsed", recovered, queue.name)
     if buried:
@@ -66,6 +83,8 @@ def tick_answer(queue: Queue, reply: Any) -> Tick:
         None if next_due < 0 else next_due,
         waiting,
         bool(full),
+        runs_due,
+        None if next_run < 0 else next_run,
     )
 
 
@@ -76,9 +95,17 @@ class Promoter:
         queues: the queues.
         tick: seconds between beats; a job due sooner shortens the wait.
         batch: at most so many jobs of each kind per script call.
+        prepare: called once, when the server is first there.
     """
 
-    def __init__(self, queues: Sequence[Queue], tick: float = 1.0, batch: int = 100) -> None:
+    def __init__(
+        self,
+        queues: Sequence[Queue],
+        tick: float = 1.0,
+        batch: int = 100,
+        prepare: Callable[[], object] | None = None,
+    ) -> None:
+        self._prepare = prepare
         self._queues = list(queues)
         self._tick = tick
         self._batch = batch
@@ -121,14 +148,21 @@ class Promoter:
         if self._away:
             self._away = False
             logger.warning("The server is back")
-        if tick.full:
+        if tick.full or tick.runs_due > RUNS_BATCH:
             return 0.0
-        return self._tick if tick.next_due_ms is None else tick.next_due_ms / 1000
+        return self._tick if tick.next_ms is None else tick.next_ms / 1000
 
     def beat(self, queue: Queue) -> Tick:
         """One bounded beat on one queue."""
+        if self._prepare:
+            self._prepare()
+            self._prepare = None
         reply = queue.drive(queue.client.run(tick_call(queue, self._batch)))
         tick = tick_answer(queue, reply)
+        if tick.runs_due:
+            queue.repeat.fire(RUNS_BATCH)
+            # The schedules have moved on from what the beat saw; look again soon.
+            tick = replace(tick, next_run_ms=AFTER_FIRING_MS)
         if tick.moved:
             logger.debug("Queue %s: %s", queue.name, tick)
         return tick

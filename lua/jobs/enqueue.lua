@@ -11,6 +11,7 @@
 -- Errors EMQKIND an id whose namespace is not JOB (nothing is written); EMQOLD
 -- @splice lib/ledger
 -- @splice lib/place
+-- @splice lib/park
 
 local when, ms, lane, priority = ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local minted, unique, unique_ttl = ARGV[7] == 'minted', ARGV[8], tonumber(ARGV[9])
@@ -71,7 +72,7 @@ local function admit(id, payload)
   if when == 'now' then
     place(id, lane ~= '' and lane, priority)
   else
-    call('ZADD', base .. 'schedule', score, id)
+    park(id, score)
   end
   return 1
 end
@@ -86,9 +87,6 @@ for i = FIRST, #ARGV, 2 do
 end
 if when == 'now' then
   ring_wake(admitted)
-elseif admitted > 0 and tonumber(call('ZRANGE', base .. 'schedule', 0, 0, 'WITHSCORES')[2]) >= score then
-  -- The earliest of all: a parked worker must learn that it has to look sooner.
-  ring_wake(1)
 end
 ledger_note(now, cjson.encode(answer))
 return answer

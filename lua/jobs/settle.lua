@@ -7,6 +7,7 @@
 --       6.. settlements of eight values each: verb, id, token, then
 --           complete  result, keep in ms (0 keeps nothing), keep at most, '', ''
 --           retry     delay in ms, max attempts, reason, history entry or '', keep dead in ms
+--           delay     'in' or 'at', ms from now or Unix ms, '', '', ''
 --           release   '', '', '', '', ''
 -- Reply 1 a word per settlement (see lib/settle)
 --       2 six values per claimed job: id, payload, attempts, attempt, lane or '', history or ''
@@ -48,6 +49,8 @@ for i = 6, #ARGV, 8 do
   elseif verb == 'retry' then
     word = settle_retry(id, token, tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), ARGV[i + 5],
       ARGV[i + 6], tonumber(ARGV[i + 7]), now)
+  elseif verb == 'delay' then
+    word = settle_delay(id, token, tonumber(ARGV[i + 4]) + (ARGV[i + 3] == 'in' and now or 0))
   else
     word = settle_release(id, token)
   end

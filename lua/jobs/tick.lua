@@ -4,9 +4,11 @@
 -- ARGV  1 at most so many of each  2 max stalled (0 never buries)  3 keep dead in ms (0 for ever)
 -- Reply 1 promoted  2 recovered  3 buried  4 trimmed  5 ms until the next job is due, -1 none
 --       6 how many jobs wait to be claimed  7 1 where a full batch was moved and more may be due
+--       8 how many schedules are due  9 ms until the next schedule is due, -1 none
 -- @splice lib/promote
 -- @splice lib/recover
 -- @splice lib/claim
+-- @splice lib/cadence
 
 local batch, now = tonumber(ARGV[1]), server_ms()
 local promoted, due = promote_due(batch, now)
@@ -30,4 +32,5 @@ if call('HEXISTS', base .. 'meta', 'paused') == 0 then
   waiting = call('ZCARD', base .. 'pending') + call('LLEN', base .. 'ring')
 end
 local full = math.max(due, lapsed, #ended, #died) >= batch
-return {promoted, recovered, buried, #ended + #died, next_due(now), waiting, full and 1 or 0}
+return {promoted, recovered, buried, #ended + #died, next_due(now), waiting, full and 1 or 0,
+  runs_due(now), next_run(now)}

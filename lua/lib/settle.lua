@@ -4,6 +4,7 @@
 --   gone    there is no such job
 -- A lease that lapsed with nobody else having claimed the job since does not void the claim.
 -- @splice lib/release
+-- @splice lib/park
 
 -- A row keeps the tail of its history: one JSON text per attempt that did not complete, a line
 -- each, within this many bytes.
@@ -83,7 +84,19 @@ local function settle_retry(id, token, delay_ms, max_attempts, reason, entry, ke
     return 'dead'
   end
   call('HSET', key, 'state', 'scheduled', 'last_error', reason)
-  call('ZADD', base .. 'schedule', now + delay_ms, id)
+  park(id, now + delay_ms)
+  return 'scheduled'
+end
+
+-- Parks a job in hand until a time of its worker's choosing; the attempt does not count.
+local function settle_delay(id, token, score)
+  local row, verdict = take_back(id, token)
+  if not row then
+    return verdict
+  end
+  call('HSET', row_key(id), 'state', 'scheduled')
+  bump(id, 'attempts_base')
+  park(id, score)
   return 'scheduled'
 end
 

@@ -12,7 +12,8 @@ import pytest
 from django.db import transaction
 from django.test import override_settings
 
-from django_echomq import Exponential, Unique
+import django_echomq
+from django_echomq import Exponential, Fixed, Unique
 from django_echomq.queue import Queue
 from django_echomq.tasks.backend import EchoMQBackend
 from django_echomq.tasks.compat import (
@@ -288,3 +289,19 @@ def test_a_task_of_another_backend_can_be_sent_here(site: Site) -> None:
         assert site("mail").jobs.state(result.id) == "pending"
         with pytest.raises(InvalidTask):
             tasks.echo.using(backend="second", queue_name="fast")
+
+
+def test_a_task_compares_and_hashes_whatever_form_its_options_had() -> None:
+    variants = [
+        tasks.echo.using(backoff=[300, 600], unique="k"),
+        tasks.echo.using(backoff=[300, 600], unique=Unique("k")),
+    ]
+    assert len(set(variants)) == 1
+    assert tasks.echo.using(backoff={"TYPE": "fixed", "MS": 5}).backoff == Fixed(5)
+
+
+def test_the_public_names_are_where_they_are_promised() -> None:
+    for name in django_echomq.__all__:
+        assert getattr(django_echomq, name).__name__ == name
+    with pytest.raises(AttributeError):
+        django_echomq.no_such_name  # noqa: B018

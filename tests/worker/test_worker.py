@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -193,3 +194,21 @@ def test_another_wire_version_ends_the_worker(endpoint: Endpoint, raw: redis.Red
     finally:
         other.flushdb()
         other.close()
+
+
+def test_settling_is_never_told_as_a_lost_lease(
+    make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = make_queue(lease_ms=150)
+
+    def works(queue: Queue, claim: Claim) -> Settlement:
+        end = time.perf_counter() + 0.005
+        while time.perf_counter() < end:
+            pass
+        return complete(queue, claim)
+
+    queue.jobs.enqueue_many([b"x"] * 300)
+    with caplog.at_level(logging.WARNING, "django_echomq.worker"):
+        Worker([queue], works, name="w", threads=4, burst=True).run()
+    assert queue.metrics.counts("completed") == {"completed": 300}
+    assert "Lease lost" not in caplog.text

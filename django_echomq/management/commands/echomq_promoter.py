@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from ...tasks.schedules import reconcile_schedules
 from ...wire.errors import EchoMQError
 from ...worker import Promoter
 from ._serving import chosen_queues, on_stop_signal, positive
@@ -13,9 +14,9 @@ from ._serving import chosen_queues, on_stop_signal, positive
 
 class Command(BaseCommand):
     help = (
-        "Promotes due jobs, recovers jobs whose lease lapsed and trims what has ended, on a beat, "
-        "for the named queues (all of ECHOMQ['QUEUES'] unless named). Workers do the same beside "
-        "their jobs; any number may run at once."
+        "Promotes due jobs, fires schedules, recovers jobs whose lease lapsed and trims what has "
+        "ended, on a beat, for the named queues (all of ECHOMQ['QUEUES'] unless named). Workers do "
+        "the same beside their jobs; any number may run at once."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -33,7 +34,12 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         queues = chosen_queues(options["queues"])
-        promoter = Promoter(queues, options["tick"], options["batch"])
+        promoter = Promoter(
+            queues,
+            options["tick"],
+            options["batch"],
+            prepare=lambda: reconcile_schedules(queues),
+        )
         on_stop_signal(promoter.stop)
         if options["verbosity"] > 0:
             self.stdout.write(

@@ -14,6 +14,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...tasks.registry import autodiscover, registered
 from ...tasks.runner import Runner
+from ...tasks.schedules import reconcile_schedules
 from ...wire.errors import EchoMQError
 from ...worker import Stopped, Worker
 from ._serving import chosen_queues, on_stop_signal, positive
@@ -72,6 +73,7 @@ class Command(BaseCommand):
             burst=options["burst"],
             max_jobs=options["max_jobs"],
             promoter=not options["no_promoter"],
+            prepare=lambda: reconcile_schedules(queues),
         )
         on_stop_signal(
             worker.stop,
