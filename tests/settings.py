@@ -10,12 +10,15 @@ the environment:
     URL of a running server to test against. Without it an embedded Valkey is started.
 ``ECHOMQ_TEST_VALKEY``
     Folder of the embedded Valkey.
+``ECHOMQ_TEST_SCHEDULES``
+    ``SCHEDULES`` as JSON, for processes that a test starts.
 
 Under pytest-xdist each worker has its own database and server.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -101,6 +104,7 @@ ECHOMQ: dict[str, Any] = {
         # Short enough for tests to see leases lapse and retries come round.
         "fast": {"LEASE": 1, "BACKOFF": {"TYPE": "fixed", "MS": 50}},
     },
+    "SCHEDULES": json.loads(os.environ.get("ECHOMQ_TEST_SCHEDULES", "{}")),
 }
 
 TASKS = {

@@ -143,6 +143,47 @@ def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
     return queue, job_id
 
 
+@walk("absent", "repeat.fire, schedule due", "pending")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    queue.repeat.register("tick", payload=b"x", every=0.01)
+    wait_until(queue.repeat.fire)
+    (job,) = queue.jobs.browse("pending")
+    return queue, job.id
+
+
+@walk("pending", "reschedule", "scheduled")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.reschedule(job_id, 253_402_300_799_999)
+    return queue, job_id
+
+
+@walk("scheduled", "reschedule", "scheduled")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    job_id = queue.jobs.enqueue_in(b"x", 3600).job_id
+    queue.jobs.reschedule(job_id, 0)
+    return queue, job_id
+
+
+@walk("scheduled", "promote_now", "pending")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    job_id = queue.jobs.enqueue_in(b"x", 3600).job_id
+    queue.jobs.promote_now(job_id)
+    return queue, job_id
+
+
+@walk("active", "delay", "scheduled")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.delay(in_hand(queue, job_id), 60)
+    return queue, job_id
+
+
 @walk("completed", "time, KEEP_COMPLETED over", "absent")
 def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
     queue = make(keep_completed_ms=1)

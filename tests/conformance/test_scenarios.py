@@ -1,4 +1,4 @@
-"""EchoMQ's conformance scenarios by name: the spine.
+"""EchoMQ's conformance scenarios by name: the spine and time.
 
 Each plays on a queue of its own and asserts what the original's scenario of that name asserts.
 """
@@ -144,6 +144,37 @@ def test_backoff(queue: Queue) -> None:
             assert promoted(queue) == 1
     assert word is Settled.DEAD
     assert queue.jobs.get(job_id).last_error == "boom 3"
+
+
+def test_repeat(queue: Queue) -> None:
+    queue.repeat.register("tick", payload=b"x", every=0.010)
+    wait_until(queue.repeat.fire, step=0.002)
+    wait_until(queue.repeat.fire, step=0.002)
+    assert queue.repeat.cancel("tick")
+    first, second = queue.jobs.browse("pending", newest_first=False)[:2]
+    assert first.id < second.id
+
+
+def test_batch_delay(queue: Queue, raw: redis.Redis) -> None:
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.delay(only(queue.jobs.claim()), 0.030)
+    assert queue.jobs.get(job_id).attempts == 1
+    assert raw.zscore(queue.keys.schedule, job_id) is not None
+    assert raw.zscore(queue.keys.active, job_id) is None
+    assert queue.jobs.claim() == []
+    assert promoted(queue) == 1
+    assert only(queue.jobs.claim()).attempts == 2
+
+
+def test_batch_delay_stale(queue: Queue, raw: redis.Redis) -> None:
+    queue.jobs.enqueue(b"x")
+    claim = only(queue.jobs.claim())
+    raw.script_flush()
+    with pytest.raises(StaleToken):
+        queue.jobs.delay(replace(claim, attempts=99), 1)
+    queue.jobs.delay(claim, 1)
+    with pytest.raises(JobGone):
+        queue.jobs.delay(replace(claim, job_id=process_mint.mint(1)), 1)
 
 
 def test_counts(queue: Queue) -> None:

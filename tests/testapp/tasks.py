@@ -133,3 +133,9 @@ def kills_its_worker() -> None:
 def plain_function() -> None:
     """Not a task; a payload that names it must not run it."""
     raise AssertionError("a plain function ran")
+
+
+@task
+def stamp(path: str, line: str) -> None:
+    """Appends the line and the host's true time in ms, whatever clock the process was given."""
+    append(path, f"{line} {time.clock_gettime_ns(time.CLOCK_REALTIME) // 1_000_000}")
