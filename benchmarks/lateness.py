@@ -17,11 +17,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from django_echomq.queue import Claim, Queue
+from django_echomq.queue import Queue
 from django_echomq.queue.jobs import Settlement
 from django_echomq.wire.client import Client
 from django_echomq.wire.endpoint import Endpoint
-from django_echomq.worker import Worker
+from django_echomq.worker import Hand, Worker
 
 
 def connect(folder: Path) -> Queue:
@@ -31,11 +31,11 @@ def connect(folder: Path) -> Queue:
 def work(folder: Path, jobs: int) -> None:
     out = (folder / "starts").open("w")
 
-    def handler(queue: Queue, claim: Claim) -> Settlement:
+    def handler(hand: Hand) -> Settlement:
         started = time.time_ns()
-        out.write(f"{claim.job_id} {started}\n")
+        out.write(f"{hand.claim.job_id} {started}\n")
         out.flush()
-        return queue.jobs.completion(claim)
+        return hand.queue.jobs.completion(hand.claim)
 
     Worker([connect(folder)], handler, name="lateness", max_jobs=jobs).run()
 

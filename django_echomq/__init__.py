@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .queue import Queue, Unique
     from .queue.backoff import Delays, Exponential, Fixed, Jitter
+    from .queue.cancel import Cancelled, CancelToken
     from .queues import get_queue
     from .tasks.context import current_job
-    from .tasks.verdicts import Cancelled, Discard, Retry
+    from .tasks.verdicts import Discard, Retry
     from .wire.errors import (
         ActiveJobs,
         EchoMQError,
@@ -47,7 +48,8 @@ _HOMES = {
     "VersionFence": ".wire.errors",
     "WrongKind": ".wire.errors",
     "WrongState": ".wire.errors",
-    "Cancelled": ".tasks.verdicts",
+    "CancelToken": ".queue.cancel",
+    "Cancelled": ".queue.cancel",
     "Delays": ".queue.backoff",
     "Discard": ".tasks.verdicts",
     "Exponential": ".queue.backoff",
@@ -61,6 +63,7 @@ _HOMES = {
 }
 __all__ = [
     "ActiveJobs",
+    "CancelToken",
     "Cancelled",
     "Delays",
     "Discard",

@@ -130,7 +130,7 @@ _QUEUE_OPTIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "MAX_PAYLOAD": _whole("max_payload", 1),
     "LANES": _later,
 }
-_NOT_YET = ("TIMEOUT", "CONCURRENCY", "RATE_LIMIT", "LANES")
+_NOT_YET = ("CONCURRENCY", "RATE_LIMIT", "LANES")
 
 
 def _text(value: Any) -> str:

@@ -11,7 +11,7 @@ from ..wire.errors import JobGone, PayloadTooLarge, StaleToken
 from ..wire.ids import check, check_job
 from ..wire.keys import check_lane, check_unique
 from .clock import Duration, When, duration_ms, instant_ms
-from .values import Admission, Claim, Job, Outcome, Settled, Unique
+from .values import Admission, Cancellation, Claim, Job, Outcome, Settled, Unique
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -32,12 +32,12 @@ _SETS = {
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """How one claim ends; made by :meth:`Jobs.completion`, :meth:`Jobs.failure` and
-    :meth:`Jobs.giving_back`."""
+    """How one claim ends; made by :meth:`Jobs.completion`, :meth:`Jobs.failure`,
+    :meth:`Jobs.cancellation` and :meth:`Jobs.giving_back`."""
 
     verb: str
     claim: Claim
-    args: tuple[Argument, Argument, Argument, Argument, Argument]
+    args: tuple[Argument, Argument, Argument, Argument] = ("", "", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,17 +358,11 @@ class Jobs:
         else:
             assert delay is not None
             when = ("in", duration_ms(delay, "the delay"))
-        self._settle(Settlement("delay", claim, (*when, "", "", "")))
+        self._settle(Settlement("delay", claim, (*when, "", "")))
 
     def completion(self, claim: Claim, result: bytes | str | None = None) -> Settlement:
         """The settlement of :meth:`complete`, for :meth:`exchange_call`."""
-        options = self._queue.options
-        body = b"" if result is None else result
-        return Settlement(
-            "complete",
-            claim,
-            (body, options.keep_completed_ms, options.keep_completed_max, "", ""),
-        )
+        return Settlement("complete", claim, (b"" if result is None else result, "", "", ""))
 
     def failure(
         self,
@@ -379,18 +373,18 @@ class Jobs:
         history: bytes = b"",
     ) -> Settlement:
         """The settlement of :meth:`retry`; ``history`` is one line of JSON about the attempt."""
-        options = self._queue.options
-        budget = options.max_attempts if max_attempts is None else max_attempts
-        reason = error[:_REASON_MAX].encode("utf-8", "backslashreplace")
+        budget = self._queue.options.max_attempts if max_attempts is None else max_attempts
         return Settlement(
-            "retry",
-            claim,
-            (duration_ms(delay, "the delay"), budget, reason, history, options.keep_dead_ms),
+            "retry", claim, (duration_ms(delay, "the delay"), budget, _reason(error), history)
         )
 
     def giving_back(self, claim: Claim) -> Settlement:
         """The settlement of :meth:`release`."""
-        return Settlement("release", claim, ("", "", "", "", ""))
+        return Settlement("release", claim)
+
+    def cancellation(self, claim: Claim, reason: str) -> Settlement:
+        """The settlement of a handler that was told to stop and did."""
+        return Settlement("cancel", claim, (_reason(reason), "", "", ""))
 
     def exchange_call(
         self,
@@ -413,6 +407,8 @@ class Jobs:
             limit,
             self._queue.options.lease_ms if lease_ms is None else lease_ms,
             worker,
+            *self._keep(),
+            self._queue.options.keep_dead_ms,
         ]
         for settlement in settlements:
             claim = settlement.claim
@@ -440,6 +436,10 @@ class Jobs:
             None if next_due < 0 else int(next_due),
         )
 
+    def _keep(self) -> tuple[int, int]:
+        options = self._queue.options
+        return options.keep_completed_ms, options.keep_completed_max
+
     def _exchange(
         self, settlements: Sequence[Settlement], limit: int, lease_ms: int | None = None
     ) -> Exchange:
@@ -452,13 +452,7 @@ class Jobs:
 
     def _settle(self, settlement: Settlement) -> Settled:
         (word,) = self._exchange((settlement,), 0).settled
-        if word is Settled.GONE:
-            raise JobGone(f"job {settlement.claim.job_id} is gone")
-        if word is Settled.STALE:
-            raise StaleToken(
-                f"job {settlement.claim.job_id} is no longer held under token "
-                f"{settlement.claim.attempts}"
-            )
+        _refuse_lost(word.encode(), settlement.claim)
         return word
 
     def extend_lock(self, claim: Claim, lease: Duration | None = None) -> None:
@@ -469,10 +463,7 @@ class Jobs:
             JobGone: there is no such job.
         """
         (word,) = self._extend([claim], lease)
-        if word == b"gone":
-            raise JobGone(f"job {claim.job_id} is gone")
-        if word == b"stale":
-            raise StaleToken(f"job {claim.job_id} is no longer held under token {claim.attempts}")
+        _refuse_lost(word, claim)
 
     def extend_locks(self, claims: Sequence[Claim], lease: Duration | None = None) -> list[str]:
         """Moves the deadlines of claims; answers the ids of those that are over."""
@@ -494,6 +485,29 @@ class Jobs:
         if ms < 1:
             raise ValueError("a lease lasts at least a millisecond")
         return ms
+
+    def checkpoint(
+        self, claim: Claim, lease: Duration | None = None, details: bytes = b""
+    ) -> str | None:
+        """Extends a claim from inside its handler.
+
+        Args:
+            lease: from now; the queue's unless given.
+            details: kept in the row's field ``checkpoint`` for the next attempt; empty keeps what
+                is there.
+
+        Returns:
+            Why the job is to be cancelled; ``None`` where nobody asked.
+
+        Raises:
+            StaleToken, JobGone: the claim is over.
+        """
+        lease_ms = self._queue.options.lease_ms if lease is None else self._lease_ms(lease)
+        word, reason = self._queue.run(
+            "jobs/checkpoint", claim.job_id, claim.attempts, lease_ms, details
+        )
+        _refuse_lost(word, claim)
+        return reason.decode("utf-8", "backslashreplace") or None
 
     # Moved by time
 
@@ -527,16 +541,47 @@ class Jobs:
 
     def reap(self, limit: int = 100) -> int:
         """Returns up to ``limit`` jobs whose lease lapsed to where they wait; answers how many."""
-        return int(self._queue.run("jobs/reap", limit))
+        return int(self._queue.run("jobs/reap", limit, *self._keep()))
 
     # One row
+
+    def cancel(self, job_id: str, reason: str = "cancelled") -> Cancellation:
+        """Cancels a job: one that waits ends at once, of one in hand its worker is told.
+
+        A worker hears of it on its next beat, within a second, and tells the handler's token. A
+        handler that never asks completes, and its result counts.
+
+        Args:
+            reason: kept as the job's last error.
+
+        Returns:
+            ``cancelled``, or ``asked`` where the job is in hand.
+
+        Raises:
+            JobGone: there is no such job.
+            WrongState: it is dead, or a flow's parent.
+        """
+        word = self._queue.run("jobs/cancel", check(job_id), _reason(reason), *self._keep())
+        if word == b"gone":
+            raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
+        return Cancellation(word.decode())
+
+    def reprocess(self, job_id: str) -> None:
+        """Brings a dead or cancelled job back to where it came from, with a fresh budget.
+
+        Raises:
+            JobGone: there is no such job.
+            NotDead: it is neither dead nor cancelled.
+        """
+        if not self._queue.run("jobs/reprocess", check(job_id)):
+            raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
 
     def state(self, job_id: str) -> str:
         """Where a job stands.
 
         Returns:
-            ``pending active scheduled dead awaiting_children unknown absent``, or ``completed``
-            while an outcome record lives.
+            ``pending active scheduled dead awaiting_children unknown absent``, or ``completed`` or
+            ``cancelled`` while an outcome record lives.
         """
         return _id(self._queue.run("jobs/state", check(job_id)))
 
@@ -597,6 +642,16 @@ class Jobs:
             if flat[i + 2]
         ]
 
+    def remove(self, job_id: str) -> None:
+        """Removes a job with everything that belongs to it, wherever it stands.
+
+        Raises:
+            JobLocked: a worker holds it.
+            JobGone: there is nothing of it.
+        """
+        if not self._queue.run("jobs/remove", check(job_id)):
+            raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
+
     def update_progress(self, job_id: str, progress: str) -> None:
         """Notes how far a job is, and publishes it on the queue's events channel.
 
@@ -635,6 +690,17 @@ class Jobs:
         if lines == 0:
             raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
         return [line.decode("utf-8", "backslashreplace") for line in lines]
+
+
+def _refuse_lost(word: bytes, claim: Claim) -> None:
+    if word == b"gone":
+        raise JobGone(f"job {claim.job_id} is gone")
+    if word == b"stale":
+        raise StaleToken(f"job {claim.job_id} is no longer held under token {claim.attempts}")
+
+
+def _reason(text: str) -> bytes:
+    return text[:_REASON_MAX].encode("utf-8", "backslashreplace")
 
 
 def _id(reply: bytes) -> str:

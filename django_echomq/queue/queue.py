@@ -15,6 +15,7 @@ from .backoff import Backoff, Exponential
 if TYPE_CHECKING:
     from .admin import Admin
     from .jobs import Jobs
+    from .lanes import Lanes
     from .metrics import Metrics
     from .repeat import Repeat
     from .stalled import Stalled
@@ -87,6 +88,13 @@ class Queue:
         from .admin import Admin
 
         return Admin(self)
+
+    @cached_property
+    def lanes(self) -> Lanes:
+        """Fair lanes."""
+        from .lanes import Lanes
+
+        return Lanes(self)
 
     @cached_property
     def metrics(self) -> Metrics:

@@ -33,5 +33,21 @@ class Stalled:
         """
         options = self._queue.options
         ceiling = options.max_stalled if max_stalled is None else max_stalled
-        recovered, dead = self._queue.run("stalled/check", limit, ceiling, options.keep_dead_ms)
+        recovered, dead = self._queue.run(
+            "stalled/check",
+            limit,
+            ceiling,
+            options.keep_dead_ms,
+            options.keep_completed_ms,
+            options.keep_completed_max,
+        )
         return Recovered(int(recovered), int(dead))
+
+    def is_stalled(self, job_id: str) -> bool:
+        """Whether the job was buried because its lease lapsed too often.
+
+        Raises:
+            JobGone: there is no such job.
+        """
+        job = self._queue.jobs.get(job_id)
+        return job.state == "dead" and job.last_error == "stalled"

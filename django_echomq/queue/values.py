@@ -59,9 +59,17 @@ class Settled(StrEnum):
     DONE = "done"
     SCHEDULED = "scheduled"
     DEAD = "dead"
+    CANCELLED = "cancelled"
     RELEASED = "released"
     STALE = "stale"
     GONE = "gone"
+
+
+class Cancellation(StrEnum):
+    """What a cancel did."""
+
+    CANCELLED = "cancelled"
+    ASKED = "asked"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..queue import Claim, Queue
+from ..queue import Queue
+from ..queue.cancel import CancelToken, Cause
 from ..queue.clock import Duration
 from ..wire.errors import JobGone, StaleToken
+from ..worker.hand import Hand
 from .compat import TaskContext
 from .envelope import dumps, to_json
-from .verdicts import Cancelled
 
 if TYPE_CHECKING:
     _Base = TaskContext[..., Any]
@@ -33,33 +35,44 @@ class EchoTaskContext(_Base):  # type: ignore[misc]  # frozen, as Django's own i
     """The context of one attempt.
 
     Attributes:
-        queue: the job's queue.
-        claim: the claim that the attempt runs under.
+        hand: the job in hand.
     """
 
-    queue: Queue = field(repr=False)
-    claim: Claim
-    _over: list[str] = field(default_factory=list, init=False, repr=False)
+    hand: Hand = field(repr=False)
 
     @property
     def attempt(self) -> int:
         """Which try this is, from 1."""
-        return self.claim.attempt
+        return self.hand.claim.attempt
 
     @property
     def job_id(self) -> str:
         """The job's branded id."""
-        return self.claim.job_id
+        return self.hand.claim.job_id
 
     @property
     def lane(self) -> str | None:
         """The lane that the job waited in."""
-        return self.claim.lane
+        return self.hand.claim.lane
+
+    @property
+    def queue(self) -> Queue:
+        """The job's queue."""
+        return self.hand.queue
+
+    @property
+    def token(self) -> CancelToken:
+        """Hears when the task is to stop; a coroutine may await it."""
+        return self.hand.token
 
     @property
     def cancelled(self) -> bool:
-        """Whether :meth:`checkpoint` found that the job is no longer this attempt's."""
-        return bool(self._over)
+        """Whether the task is to stop; asks nobody."""
+        return self.hand.token.cancelled
+
+    def raise_if_cancelled(self) -> None:
+        """Raises ``Cancelled`` where the task is to stop; asks nobody."""
+        self.hand.token.raise_if_cancelled()
 
     def progress(self, value: Any) -> None:
         """Notes how far the job is: a number or a JSON value. Published as an event."""
@@ -69,20 +82,31 @@ class EchoTaskContext(_Base):  # type: ignore[misc]  # frozen, as Django's own i
         """Adds a line to the job's log, which keeps the newest 1,000."""
         self.queue.jobs.add_log(self.job_id, line, keep=_LOG_KEEP)
 
-    def checkpoint(self, lease: Duration | None = None) -> None:
-        """Extends the lease from now.
+    def checkpoint(self, details: Any = None, *, lease: Duration | None = None) -> None:
+        """Extends the lease from now, and asks the server whether the task is to stop.
 
         Args:
+            details: a JSON value that the next attempt reads as :attr:`resume`; ``None`` keeps
+                what is there.
             lease: seconds or a timedelta; the queue's unless given.
 
         Raises:
-            Cancelled: the job is no longer this attempt's; whatever it goes on to do does not
-                count.
+            Cancelled: the task is to stop: it was cancelled, ran out of time, its worker is
+                stopping, or the job is no longer this attempt's.
         """
-        if not self._over:
-            try:
-                self.queue.jobs.extend_lock(self.claim, lease)
-                return
-            except (StaleToken, JobGone):
-                self._over.append("lease lost")
-        raise Cancelled(self._over[0])
+        self.hand.token.raise_if_cancelled()
+        body = b"" if details is None else dumps(to_json(details))
+        try:
+            reason = self.queue.jobs.checkpoint(self.hand.claim, lease, body)
+        except (StaleToken, JobGone):
+            self.hand.token.cancel("lease lost", Cause.LEASE_LOST)
+        else:
+            if reason is not None:
+                self.hand.token.cancel(reason)
+        self.hand.token.raise_if_cancelled()
+
+    @property
+    def resume(self) -> Any:
+        """The details of the latest checkpoint of any attempt; ``None`` where there are none."""
+        details = self.queue.jobs.get(self.job_id).fields.get("checkpoint")
+        return None if details is None else json.loads(details)

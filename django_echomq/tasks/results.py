@@ -96,13 +96,13 @@ def result_of(task: Task[..., Any], envelope: Envelope, job: Job) -> EchoTaskRes
     if status == TaskResultStatus.FAILED and not (
         job.history and job.history[-1].get("token") == job.attempts
     ):
-        # Buried by the sweep, which knows no traceback.
-        workers.append(job.worker or "")
+        # Cancelled, or buried by the sweep, which knows no traceback.
+        if job.attempts:
+            workers.append(job.worker or "")
+        cancelled = job.state == "cancelled"
+        kind = "queue.cancel.Cancelled" if cancelled else "wire.errors.StalledJob"
         errors.append(
-            TaskError(
-                exception_class_path="django_echomq.wire.errors.StalledJob",
-                traceback=job.last_error or "",
-            )
+            TaskError(exception_class_path=f"django_echomq.{kind}", traceback=job.last_error or "")
         )
     first = job.history[0].get("started_at") if job.history else None
     result = fresh_result(

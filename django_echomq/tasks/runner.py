@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections, reset_queries
 
-from ..queue import Claim, Queue
+from ..queue import Queue
 from ..queue.backoff import Backoff, backoff_from
+from ..queue.cancel import Cancelled, Cause
+from ..queue.clock import Duration, duration_ms
 from ..queue.jobs import Settlement
 from ..queue.values import history_entries
+from ..worker.hand import Hand
 from ..worker.loop import LoopThread
+from ..worker.timeouts import HandlerTimedOut, Timeouts
 from .backend import EchoMQBackend
 from .compat import (
     Task,
@@ -31,10 +37,12 @@ from .envelope import Envelope, dumps, to_json
 from .registry import lookup
 from .results import EchoTaskResult, errors_of, fresh_result, workers_of
 from .task import EchoTask
-from .verdicts import BadPayload, Discard, Retry, UnknownTask
+from .verdicts import BadPayload, Discard, Retry, TaskTimeout, UnknownTask
 
 logger = logging.getLogger("django_echomq.tasks")
 
+# What says all in one line, and so is logged without a traceback.
+_PLAIN = (BadPayload, Discard, Retry, TaskTimeout, UnknownTask)
 _TRACEBACK_HEAD, _TRACEBACK_TAIL = 2_000, 6_000
 _REASON_MAX = 500
 
@@ -49,20 +57,20 @@ class Runner:
     def __init__(self, worker: str) -> None:
         self._worker = worker
         self._loop = LoopThread()
-        self._kinds: dict[Task[..., Any], bool] = {}
+        self._timeouts = Timeouts()
 
-    def __call__(self, queue: Queue, claim: Claim) -> Settlement:
+    def __call__(self, hand: Hand) -> Settlement:
         """Runs a job to its end."""
         close_old_connections()
         try:
-            return self._run(queue, claim)
+            return self._run(hand)
         finally:
             reset_queries()
             close_old_connections()
 
-    def _run(self, queue: Queue, claim: Claim) -> Settlement:
-        started = datetime.now(UTC)
-        attempt = _Attempt(queue, claim, self._worker, started)
+    def _run(self, hand: Hand) -> Settlement:
+        claim, jobs = hand.claim, hand.queue.jobs
+        attempt = _Attempt(hand, self._worker)
         try:
             envelope = Envelope.decode(claim.payload)
         except BadPayload as error:
@@ -75,9 +83,10 @@ class Runner:
                 UnknownTask(f"no task named {name!r} is registered in this worker")
             )
         try:
-            budget, curve = attempt.policy(task, envelope)
+            policy = _Policy.of(task, envelope, hand.queue)
         except (TypeError, ValueError) as error:
             return attempt.failed(BadPayload(f"the payload's options: {error}"), budget=0)
+        hand.manual_lease = isinstance(task, EchoTask) and task.manual_lease
 
         earlier = history_entries(claim.history)
         result = fresh_result(
@@ -86,37 +95,58 @@ class Runner:
             envelope.args,
             envelope.kwargs,
             status=TaskResultStatus.RUNNING,
-            started_at=started,
-            last_attempted_at=started,
+            started_at=attempt.started,
+            last_attempted_at=attempt.started,
             errors=errors_of(earlier),
             worker_ids=[*workers_of(earlier), self._worker],
         )
         task_started.send_robust(sender=EchoMQBackend, task_result=result)
         try:
-            value = to_json(self._call(task, queue, claim, result))
+            hand.token.raise_if_cancelled()
+            value = to_json(self._call(task, hand, result, policy.timeout))
         except BaseException as error:
-            settlement = attempt.failed(error, budget, curve)
+            if isinstance(error, HandlerTimedOut) or _stopped(error, hand):
+                if hand.token.cause in (Cause.SHUTDOWN, Cause.LEASE_LOST):
+                    return jobs.giving_back(claim)
+                if hand.token.cause is not Cause.TIMEOUT:
+                    reason = hand.token.reason or str(error) or "cancelled"
+                    _finish(result, error)
+                    return jobs.cancellation(claim, reason)
+                error = TaskTimeout(f"ran for longer than {policy.timeout:g} s").with_traceback(
+                    error.__traceback__
+                )
+            settlement = attempt.failed(error, policy.budget, policy.curve)
             if attempt.last:
-                attempt.finish(result, error)
+                _finish(result, error)
             return settlement
         object.__setattr__(result, "_return_value", value)
         object.__setattr__(result, "status", TaskResultStatus.SUCCESSFUL)
         object.__setattr__(result, "finished_at", datetime.now(UTC))
         task_finished.send_robust(sender=EchoMQBackend, task_result=result)
-        return queue.jobs.completion(claim, dumps(value))
+        return jobs.completion(claim, dumps(value))
 
     def _call(
-        self, task: Task[..., Any], queue: Queue, claim: Claim, result: EchoTaskResult
+        self, task: Task[..., Any], hand: Hand, result: EchoTaskResult, timeout: float | None
     ) -> Any:
-        context = EchoTaskContext(task_result=result, queue=queue, claim=claim)
+        context = EchoTaskContext(task_result=result, hand=hand)
         args = (context, *result.args) if task.takes_context else result.args
-        token = _current.set(context)
+        is_coroutine = inspect.iscoroutinefunction(task.func)
+        current = _current.set(context)
         try:
-            if inspect.iscoroutinefunction(task.func):
-                return self._loop.run(_with_database_hygiene(task.func, args, result.kwargs))
-            return task.func(*args, **result.kwargs)
+            with self._timeouts.limit(hand.token, timeout, interrupt=not is_coroutine):
+                if is_coroutine:
+                    call = _with_database_hygiene(task.func, args, result.kwargs)
+                    return self._loop.run(call, hand.token)
+                return task.func(*args, **result.kwargs)
         finally:
-            _current.reset(token)
+            _current.reset(current)
+
+
+def _stopped(error: BaseException, hand: Hand) -> bool:
+    """Whether the task ended because it was told to, or raised ``Cancelled`` of its own accord."""
+    if isinstance(error, Cancelled):
+        return True
+    return isinstance(error, asyncio.CancelledError) and hand.token.cancelled
 
 
 async def _with_database_hygiene(
@@ -129,29 +159,45 @@ async def _with_database_hygiene(
         await sync_to_async(close_old_connections)()
 
 
-class _Attempt:
-    """One try of a job, and how its failure is told."""
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    """How an attempt is bounded: what the call says, else the task, else the queue."""
 
-    def __init__(self, queue: Queue, claim: Claim, worker: str, started: datetime) -> None:
-        self.queue = queue
-        self.claim = claim
-        self.worker = worker
-        self.started = started
-        self.last = False
+    budget: int
+    curve: Backoff
+    timeout: float | None
 
-    def policy(self, task: Task[..., Any], envelope: Envelope) -> tuple[int, Backoff]:
-        """The budget and the curve: the call's, else the task's, else the queue's."""
-        options = self.queue.options
-        budget = envelope.options.get("max_attempts")
-        curve = envelope.options.get("backoff")
+    @classmethod
+    def of(cls, task: Task[..., Any], envelope: Envelope, queue: Queue) -> _Policy:
+        options = queue.options
+        said = dict(envelope.options)
         if isinstance(task, EchoTask):
-            budget = task.max_attempts if budget is None else budget
-            curve = task.backoff if curve is None else curve
+            for name in ("max_attempts", "backoff", "timeout"):
+                if said.get(name) is None:
+                    said[name] = getattr(task, name)
+        budget = said.get("max_attempts")
         if budget is None:
             budget = options.max_attempts
         if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
             raise ValueError(f"max_attempts must be a whole number from 1, not {budget!r}")
-        return budget, options.backoff if curve is None else backoff_from(curve)
+        curve, timeout = said.get("backoff"), said.get("timeout")
+        timeout_ms = options.timeout_ms if timeout is None else duration_ms(timeout, "the timeout")
+        return cls(
+            budget,
+            options.backoff if curve is None else backoff_from(curve),
+            None if timeout_ms is None else timeout_ms / 1000,
+        )
+
+
+class _Attempt:
+    """One try of a job, and how its failure is told."""
+
+    def __init__(self, hand: Hand, worker: str) -> None:
+        self.queue = hand.queue
+        self.claim = hand.claim
+        self.worker = worker
+        self.started = datetime.now(UTC)
+        self.last = False
 
     def failed(
         self, error: BaseException, budget: int | None = None, curve: Backoff | None = None
@@ -162,11 +208,9 @@ class _Attempt:
         if isinstance(error, Discard):
             budget = 0
         self.last = claim.attempt >= budget
-        delay = (curve or options.backoff).delay_ms(max(1, claim.attempt)) / 1000
+        delay: Duration = (curve or options.backoff).delay_ms(max(1, claim.attempt)) / 1000
         if isinstance(error, Retry) and error.delay is not None:
-            settlement_delay: Any = error.delay
-        else:
-            settlement_delay = delay
+            delay = error.delay
         reason = _reason(error)
         kind = type(error)
         entry = {
@@ -185,27 +229,24 @@ class _Attempt:
             self.queue.name,
             claim.attempt,
             reason,
-            "dead" if self.last else f"next try in {settlement_delay} s",
-            exc_info=error
-            if not isinstance(error, (BadPayload, Discard, Retry, UnknownTask))
-            else None,
+            "dead" if self.last else f"next try in {delay} s",
+            exc_info=None if isinstance(error, _PLAIN) else error,
         )
-        return self.queue.jobs.failure(
-            claim, settlement_delay, budget, reason, history=dumps(entry)
-        )
+        return self.queue.jobs.failure(claim, delay, budget, reason, history=dumps(entry))
 
-    def finish(self, result: EchoTaskResult, error: BaseException) -> None:
-        """Tells that the job has failed for good."""
-        kind = type(error)
-        result.errors.append(
-            TaskError(
-                exception_class_path=f"{kind.__module__}.{kind.__qualname__}",
-                traceback=_traceback(error),
-            )
+
+def _finish(result: EchoTaskResult, error: BaseException) -> None:
+    """Tells that the job has ended without success."""
+    kind = type(error)
+    result.errors.append(
+        TaskError(
+            exception_class_path=f"{kind.__module__}.{kind.__qualname__}",
+            traceback=_traceback(error),
         )
-        object.__setattr__(result, "status", TaskResultStatus.FAILED)
-        object.__setattr__(result, "finished_at", datetime.now(UTC))
-        task_finished.send_robust(sender=EchoMQBackend, task_result=result)
+    )
+    object.__setattr__(result, "status", TaskResultStatus.FAILED)
+    object.__setattr__(result, "finished_at", datetime.now(UTC))
+    task_finished.send_robust(sender=EchoMQBackend, task_result=result)
 
 
 def _ms(instant: datetime) -> int:

@@ -32,6 +32,8 @@ class EchoTask(_Base):
         timeout: seconds a handler may run; the queue's where ``None``.
         lane: the lane to wait in.
         unique: at most one live job per key; text is a key without end.
+        manual_lease: only the task's own checkpoints extend its lease, so that one that hangs is
+            recovered.
     """
 
     max_attempts: int | None = None
@@ -39,6 +41,7 @@ class EchoTask(_Base):
     timeout: float | timedelta | None = None
     lane: str | None = None
     unique: Unique | str | None = None
+    manual_lease: bool = False
 
     def __post_init__(self) -> None:
         Task.__post_init__(self)

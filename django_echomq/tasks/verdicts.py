@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..queue.cancel import Cancelled
 from ..queue.clock import Duration, duration_ms
 
 
@@ -29,8 +30,8 @@ class Discard(Exception):
         super().__init__(reason or "the task gave the job up")
 
 
-class Cancelled(Exception):
-    """The job is no longer to be worked on; the message says why."""
+class TaskTimeout(Exception):
+    """The task ran for longer than it may."""
 
 
 class UnknownTask(Exception):
@@ -39,3 +40,6 @@ class UnknownTask(Exception):
 
 class BadPayload(Exception):
     """The payload is not an envelope of a task call."""
+
+
+__all__ = ["BadPayload", "Cancelled", "Discard", "Retry", "TaskTimeout", "UnknownTask"]

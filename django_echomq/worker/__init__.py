@@ -1,6 +1,7 @@
 """The loop that claims, runs and settles jobs. Needs no Django."""
 
-from .consumer import Handler, Stopped, Worker
+from .consumer import Stopped, Worker
+from .hand import Hand, Handler
 from .promoter import Promoter
 
-__all__ = ["Handler", "Promoter", "Stopped", "Worker"]
+__all__ = ["Hand", "Handler", "Promoter", "Stopped", "Worker"]

@@ -15,10 +15,12 @@ from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from ..queue import Claim, Queue, Settled
+from ..queue import Queue, Settled
+from ..queue.cancel import Cause
 from ..queue.jobs import BATCH, Settlement
 from ..wire.client import LOST, Call, Client, Reply
 from ..wire.errors import EchoMQError, VersionFence
+from .hand import Hand, Handler
 from .leases import LeaseKeeper
 from .parking import Parking
 from .promoter import AFTER_FIRING_MS, RUNS_BATCH, tick_answer, tick_call
@@ -26,13 +28,11 @@ from .threads import ThreadPool
 
 logger = logging.getLogger("django_echomq.worker")
 
-#: Runs one claimed job to its end and says how to settle it.
-Handler = Callable[[Queue, Claim], Settlement]
-
 BEAT = 1.0  # seconds: the longest park, and the promoter's rhythm
 _TICK_BATCH = 100
 _AWAY_PAUSE = 0.1  # seconds between tries while the server is away, on top of the client's own
 _SETTLE_BATCH = 100
+_LAST_ORDERS = 2.0  # seconds that told handlers get, after the grace time
 # Short jobs are claimed ahead: as many as should start within this many seconds, at most one per
 # thread. One that has not started after the second figure is given back for others to take.
 _AHEAD = 0.02
@@ -124,6 +124,7 @@ class Worker:
         self._promoter = promoter
         self._inbox: SimpleQueue[_Done | tuple[Parking, Queue | None] | None] = SimpleQueue()
         self._stops = 0
+        self._told = False
         self._in_hand = 0
         self._run_time = _LONG
         self._line_since = 0.0
@@ -147,8 +148,7 @@ class Worker:
         Raises:
             VersionFence: the server belongs to another wire version.
         """
-        self._pool: ThreadPool[tuple[_Served, Claim]]
-        self._pool = ThreadPool(self._threads, self._run_job, self.name)
+        self._pool: ThreadPool[Hand] = ThreadPool(self._threads, self._run_job, self.name)
         self._leases = LeaseKeeper(self._served, self.name)
         self._parkings = [
             Parking(
@@ -170,18 +170,17 @@ class Worker:
 
     # Handlers
 
-    def _run_job(self, item: tuple[_Served, Claim]) -> None:
-        served, claim = item
+    def _run_job(self, hand: Hand) -> None:
         started = time.perf_counter()
+        claim, options = hand.claim, hand.queue.options
         try:
-            settlement = self._handler(served.queue, claim)
+            settlement = self._handler(hand)
         except BaseException as error:
             # The handler answers for what jobs raise; this is a fault of its own.
             logger.exception("Running job %s failed", claim.job_id)
-            options = served.queue.options
-            settlement = served.queue.jobs.failure(
-                claim, options.backoff.delay_ms(max(1, claim.attempt)) / 1000, error=repr(error)
-            )
+            delay_ms = options.backoff.delay_ms(max(1, claim.attempt))
+            settlement = hand.queue.jobs.failure(claim, delay_ms / 1000, error=repr(error))
+        served = self._served[hand.queue]
         self._inbox.put(_Done(served, settlement, time.perf_counter() - started))
 
     # The loop
@@ -193,6 +192,13 @@ class Worker:
             if self._stops and give_up_at == math.inf:
                 give_up_at = now + self._grace
                 logger.info("Stopping: %d job(s) in hand", self._in_hand)
+            if self._stops == 1 and now >= give_up_at and not self._told:
+                # Last orders: handlers that ask may still end by themselves.
+                self._told = True
+                give_up_at = now + _LAST_ORDERS
+                for queue in self._served:
+                    for hand in self._leases.hands(queue):
+                        hand.token.cancel("shutdown", Cause.SHUTDOWN)
             if self._stops > 1 or now >= give_up_at:
                 return self._give_back()
             if self._prepare and now >= self._prepare_at:
@@ -223,7 +229,7 @@ class Worker:
 
     def _wait(self, now: float, give_up_at: float) -> float:
         """Parks where slots are free, and answers how long the inbox may stay empty."""
-        until = min(now + BEAT, give_up_at)
+        until = min(now + BEAT, give_up_at, *(s.tick_at for s in self._served.values()))
         if self._pool.waiting:
             until = min(until, self._line_since + _AHEAD_AT_MOST)
         if not self._stops:
@@ -273,8 +279,8 @@ class Worker:
     def _give_back_line(self) -> None:
         """Gives back what was claimed ahead and has not started."""
         self._run_time = _LONG
-        for served, claim in self._pool.withdraw():
-            served.finished.append(served.queue.jobs.giving_back(claim))
+        for hand in self._pool.withdraw():
+            self._served[hand.queue].finished.append(hand.queue.jobs.giving_back(hand.claim))
             self._in_hand -= 1
             self._left += 1
             self.claimed -= 1
@@ -299,13 +305,10 @@ class Worker:
                 # From here on their leases end for a good reason.
                 self._leases.drop(served.queue, [s.claim for s in served.sent])
                 calls.append((served, call, False))
-            if not self._stops and now >= served.tick_at and now >= served.rest_until:
+            if now >= served.tick_at and now >= served.rest_until:
                 served.tick_at = now + BEAT
-                if self._promoter:
-                    calls.append((served, tick_call(served.queue, _TICK_BATCH), True))
-                else:
-                    # Peers that ring no wake are found by looking.
-                    served.more = True
+                batch = _TICK_BATCH if self._promoter else 0
+                calls.append((served, tick_call(served.queue, batch, self.name), True))
         return calls
 
     def _shares(self, now: float) -> dict[_Served, int]:
@@ -389,8 +392,14 @@ class Worker:
 
     def _ticked(self, served: _Served, reply: Reply) -> None:
         tick = tick_answer(served.queue, reply)
+        for job_id, reason in tick.cancels.items():
+            hand = self._leases.find(served.queue, job_id)
+            if hand:
+                hand.token.cancel(reason)
         if tick.waiting:
             served.more = True
+        if self._stops or not self._promoter:
+            return
         if tick.runs_due:
             self._fire(served)
         if tick.full or tick.runs_due > RUNS_BATCH:
@@ -451,9 +460,10 @@ class Worker:
                 self.claimed += len(claims)
                 self._left -= len(claims)
                 self._in_hand += len(claims)
-                self._leases.add(queue, claims)
                 self._line_since = time.monotonic()
-                self._pool.submit([(served, claim) for claim in claims])
+                hands = [Hand(queue, claim) for claim in claims]
+                self._leases.add(hands)
+                self._pool.submit(hands)
         self._due_in(served, exchange.next_due_ms)
 
     def _give_back(self) -> Stopped:
@@ -461,7 +471,7 @@ class Worker:
         self._collect(0.0)
         given = 0
         for served in self._served.values():
-            held = self._leases.claims(served.queue)
+            held = [hand.claim for hand in self._leases.hands(served.queue)]
             settlements = served.sent + served.finished
             settled = {settlement.claim.job_id for settlement in settlements}
             open_claims = [claim for claim in held if claim.job_id not in settled]

@@ -8,9 +8,11 @@ import time
 from collections.abc import Iterable
 
 from ..queue import Claim, Queue
+from ..queue.cancel import Cause
 from ..queue.jobs import BATCH
 from ..wire.client import LOST
 from ..wire.errors import EchoMQError
+from .hand import Hand
 
 logger = logging.getLogger("django_echomq.worker")
 
@@ -23,30 +25,35 @@ class LeaseKeeper:
     """
 
     def __init__(self, queues: Iterable[Queue], name: str) -> None:
-        self._held: dict[Queue, dict[str, Claim]] = {queue: {} for queue in queues}
+        self._held: dict[Queue, dict[str, Hand]] = {queue: {} for queue in queues}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         threading.Thread(target=self._serve, name=f"{name}-leases", daemon=True).start()
 
-    def add(self, queue: Queue, claims: Iterable[Claim]) -> None:
+    def add(self, hands: Iterable[Hand]) -> None:
         """Starts keeping claims."""
         with self._lock:
-            held = self._held[queue]
-            for claim in claims:
-                held[claim.job_id] = claim
+            for hand in hands:
+                self._held[hand.queue][hand.claim.job_id] = hand
 
     def drop(self, queue: Queue, claims: Iterable[Claim]) -> None:
         """Stops keeping claims."""
         with self._lock:
             held = self._held[queue]
             for claim in claims:
-                if held.get(claim.job_id) is claim:
+                hand = held.get(claim.job_id)
+                if hand and hand.claim is claim:
                     del held[claim.job_id]
 
-    def claims(self, queue: Queue) -> list[Claim]:
-        """The claims of a queue that are kept now."""
+    def hands(self, queue: Queue) -> list[Hand]:
+        """The jobs of a queue that are kept now."""
         with self._lock:
             return list(self._held[queue].values())
+
+    def find(self, queue: Queue, job_id: str) -> Hand | None:
+        """The job of that id, where it is kept."""
+        with self._lock:
+            return self._held[queue].get(job_id)
 
     def close(self) -> None:
         self._stop.set()
@@ -64,7 +71,7 @@ class LeaseKeeper:
         return queue.options.lease_ms / 3000
 
     def _keep(self, queue: Queue) -> None:
-        claims = self.claims(queue)
+        claims = [hand.claim for hand in self.hands(queue) if not hand.manual_lease]
         try:
             for start in range(0, len(claims), BATCH):
                 self._extend(queue, claims[start : start + BATCH])
@@ -78,13 +85,16 @@ class LeaseKeeper:
         with self._lock:
             held = self._held[queue]
             # A claim settled meanwhile is over for a good reason.
-            lost = [c for c in claims if c.job_id in over and held.get(c.job_id) is c]
-            for claim in lost:
-                del held[claim.job_id]
-        for claim in lost:
+            lost = [
+                held.pop(c.job_id)
+                for c in claims
+                if c.job_id in over and c.job_id in held and held[c.job_id].claim is c
+            ]
+        for hand in lost:
             logger.warning(
                 "Lease lost: job %s of queue %s is no longer this worker's; its result will be "
                 "refused",
-                claim.job_id,
+                hand.claim.job_id,
                 queue.name,
             )
+            hand.token.cancel("lease lost", Cause.LEASE_LOST)

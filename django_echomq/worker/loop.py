@@ -7,6 +7,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from ..queue.cancel import CancelToken
+
 T = TypeVar("T")
 
 
@@ -17,13 +19,18 @@ class LoopThread:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def run(self, coroutine: Coroutine[Any, Any, T], token: CancelToken) -> T:
         """Runs a coroutine to its end, in a copy of the caller's context; blocks the caller.
+
+        Args:
+            token: cancels the coroutine's asyncio task.
 
         Raises:
             BaseException: what the coroutine raised.
         """
-        value, error = asyncio.run_coroutine_threadsafe(_guarded(coroutine), self._start()).result()
+        value, error = asyncio.run_coroutine_threadsafe(
+            _guarded(coroutine, token), self._start()
+        ).result()
         if error is not None:
             raise error
         return value  # type: ignore[return-value]
@@ -38,7 +45,12 @@ class LoopThread:
             return self._loop
 
 
-async def _guarded(coroutine: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException | None]:
+async def _guarded(
+    coroutine: Coroutine[Any, Any, T], token: CancelToken
+) -> tuple[T | None, BaseException | None]:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    token.on_cancel(lambda: loop.call_soon_threadsafe(task.cancel))
     try:
         return await coroutine, None
     except BaseException as error:

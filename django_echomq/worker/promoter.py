@@ -32,6 +32,7 @@ class Tick:
         full: a whole batch was moved, so more may be due.
         runs_due: schedules to fire.
         next_run_ms: ms until the next schedule is due; ``None`` where there is none.
+        cancels: of the asking worker's jobs in hand, those to cancel, with the reason.
     """
 
     promoted: int
@@ -43,6 +44,7 @@ class Tick:
     full: bool
     runs_due: int
     next_run_ms: int | None
+    cancels: dict[str, str]
 
     @property
     def next_ms(self) -> int | None:
@@ -55,17 +57,29 @@ class Tick:
         return self.promoted + self.recovered + self.buried + self.trimmed
 
 
-def tick_call(queue: Queue, batch: int) -> Call:
-    """The call of one beat, which moves at most ``batch`` jobs of each kind."""
+def tick_call(queue: Queue, batch: int, worker: str = "") -> Call:
+    """The call of one beat.
+
+    Args:
+        batch: at most so many jobs of each kind are moved; 0 moves none.
+        worker: the name of the worker that asks, to be told of its jobs that are to be cancelled.
+    """
     options = queue.options
-    return queue.call("jobs/tick", batch, options.max_stalled, options.keep_dead_ms)
+    return queue.call(
+        "jobs/tick",
+        batch,
+        options.max_stalled,
+        options.keep_dead_ms,
+        options.keep_completed_ms,
+        options.keep_completed_max,
+        worker,
+    )
 
 
 def tick_answer(queue: Queue, reply: Any) -> Tick:
     """Reads the reply of :func:`tick_call` and logs what went wrong with jobs."""
-    promoted, recovered, buried, trimmed, next_due, waiting, full, runs_due, next_run = map(
-        int, reply
-    )
+    promoted, recovered, buried, trimmed, next_due, waiting, full, runs_due, next_run = reply[:9]
+    told = reply[9]
     if recovered:
         logger.warning("Recovered %d job(s) of queue %s whose lease lapsed", recovered, queue.name)
     if buried:
@@ -85,6 +99,10 @@ def tick_answer(queue: Queue, reply: Any) -> Tick:
         bool(full),
         runs_due,
         None if next_run < 0 else next_run,
+        {
+            told[i].decode(): told[i + 1].decode("utf-8", "backslashreplace")
+            for i in range(0, len(told), 2)
+        },
     )
 
 

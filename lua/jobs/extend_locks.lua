@@ -3,9 +3,10 @@
 -- KEYS  1 base
 -- ARGV  1 lease in ms  2.. pairs of id, token
 -- Reply a word per pair: ok, stale (another token, or no longer active), gone
--- @splice lib/base
+-- @splice lib/lock
 
-local deadline = server_ms() + tonumber(ARGV[1])
+local lease_ms = tonumber(ARGV[1])
+local deadline = server_ms() + lease_ms
 local words = {}
 for i = 2, #ARGV, 2 do
   local id, row = ARGV[i], read_row(ARGV[i])
@@ -16,6 +17,7 @@ for i = 2, #ARGV, 2 do
     word = 'stale'
   else
     call('ZADD', base .. 'active', 'XX', deadline, id)
+    mark_held(id, ARGV[i + 1], lease_ms)
   end
   words[#words + 1] = word
 end

@@ -2,8 +2,9 @@
 -- limit buries them.
 --
 -- KEYS  1 base
--- ARGV  1 at most so many
+-- ARGV  1 at most so many  2 keep outcome records for so many ms  3 keep at most so many
 -- Reply how many were returned
 -- @splice lib/recover
 
-return (recover_lapsed(tonumber(ARGV[1]), 0, 0, server_ms()))
+local keep = {ms = tonumber(ARGV[2]), max = tonumber(ARGV[3]), dead_ms = 0}
+return (recover_lapsed(tonumber(ARGV[1]), 0, keep, server_ms()))

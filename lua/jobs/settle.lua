@@ -4,11 +4,14 @@
 -- KEYS  1 base
 -- ARGV  1 ledger slot  2 ledger number
 --       3 how many jobs to claim  4 lease in ms  5 the worker's name
---       6.. settlements of eight values each: verb, id, token, then
---           complete  result, keep in ms (0 keeps nothing), keep at most, '', ''
---           retry     delay in ms, max attempts, reason, history entry or '', keep dead in ms
---           delay     'in' or 'at', ms from now or Unix ms, '', '', ''
---           release   '', '', '', '', ''
+--       6 keep outcome records for so many ms (0 keeps none)  7 keep at most so many
+--       8 keep dead jobs for so many ms (0 for ever)
+--       9.. settlements of seven values each: verb, id, token, then
+--           complete  result, '', '', ''
+--           retry     delay in ms, max attempts, reason, history entry or ''
+--           delay     'in' or 'at', ms from now or Unix ms, '', ''
+--           cancel    reason, '', '', ''
+--           release   '', '', '', ''
 -- Reply 1 a word per settlement (see lib/settle)
 --       2 six values per claimed job: id, payload, attempts, attempt, lane or '', history or ''
 --       3 ms until the next scheduled job is due, -1 none
@@ -40,19 +43,23 @@ if noted then
   return {words, claimed, next_due(now)}
 end
 
+local keep = {ms = tonumber(ARGV[6]), max = tonumber(ARGV[7]), dead_ms = tonumber(ARGV[8])}
 local words = {}
-for i = 6, #ARGV, 8 do
-  local verb, id, token = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+for i = 9, #ARGV, 7 do
+  local verb, id, token, first = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local word
   if verb == 'complete' then
-    word = settle_complete(id, token, ARGV[i + 3], tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), now)
+    word = settle_complete(id, token, first, keep, now)
   elseif verb == 'retry' then
-    word = settle_retry(id, token, tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), ARGV[i + 5],
-      ARGV[i + 6], tonumber(ARGV[i + 7]), now)
+    word = settle_retry(id, token, tonumber(first), tonumber(ARGV[i + 4]), ARGV[i + 5], ARGV[i + 6],
+      keep, now)
   elseif verb == 'delay' then
-    word = settle_delay(id, token, tonumber(ARGV[i + 4]) + (ARGV[i + 3] == 'in' and now or 0))
+    local score = tonumber(ARGV[i + 4]) + (first == 'in' and now or 0)
+    word = settle_delay(id, token, score, keep, now)
+  elseif verb == 'cancel' then
+    word = settle_cancel(id, token, first, keep, now)
   else
-    word = settle_release(id, token)
+    word = settle_release(id, token, keep, now)
   end
   words[#words + 1] = word
 end

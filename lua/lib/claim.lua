@@ -1,4 +1,5 @@
 -- @splice lib/release
+-- @splice lib/lock
 
 local function add_claim(claimed, id, payload, attempts, attempts_base, group, history)
   local n = #claimed
@@ -32,6 +33,7 @@ local function claim_jobs(limit, lease_ms, worker, now)
         attempts = string.format('%.0f', attempts + 1)
         call('HSET', row_key(id), 'state', 'active', 'attempts', attempts,
           'started_at', now, 'worker', worker)
+        mark_held(id, attempts, lease_ms)
         local group = row[3]
         if group then
           try('HINCRBY', base .. 'gactive', group, 1)

@@ -1,18 +1,28 @@
--- @splice lib/release
+-- @splice lib/outcome
 
 -- Takes up to `limit` jobs whose lease has lapsed out of the active set, back to where they came
 -- from. With max_stalled > 0 each lapse is counted in the row, and the job that reaches it is
--- buried with the reason 'stalled'. Answers how many went back and how many were buried.
-local function recover_lapsed(limit, max_stalled, keep_dead_ms, now)
-  local lapsed = call('ZRANGE', base .. 'active', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
+-- buried with the reason 'stalled'. A job that was asked to be cancelled ends as cancelled. Answers
+-- how many went back and how many were buried.
+-- With `only` set, jobs of that lane alone, among the first `look`.
+local function recover_lapsed(limit, max_stalled, keep, now, only, look)
+  local lapsed = call('ZRANGE', base .. 'active', '-inf', now, 'BYSCORE', 'LIMIT', 0, look or limit)
   local recovered, buried = 0, 0
   for _, id in ipairs(lapsed) do
-    local row = read_row(id, 'group', 'priority', 'unique')
-    leave_active(id, row and row[2])
-    if not row then
+    local row = read_row(id, 'group', 'priority', 'unique', 'cancel')
+    local meant = not only or (row and row[2] == only and recovered < limit)
+    if meant then
+      leave_active(id, row and row[2])
+    end
+    if not meant then
+      -- Another lane's.
+    elseif not row then
       count('dropped', 1)
+    elseif row[5] then
+      call('HDEL', base .. 'cancels', id)
+      conclude_cancelled(id, row[4], row[5], keep, now)
     elseif max_stalled > 0 and bump(id, 'stalled') >= max_stalled then
-      bury(id, 'stalled', keep_dead_ms, now, row[4])
+      bury(id, 'stalled', keep.dead_ms, now, row[4])
       buried = buried + 1
     else
       call('HSET', row_key(id), 'state', 'pending')

@@ -1,10 +1,12 @@
 -- How a job leaves the active set, in whatever way its claim ends.
 -- @splice lib/place
+-- @splice lib/lock
 
 local function leave_active(id, group)
   if call('ZREM', base .. 'active', id) == 0 then
     return false
   end
+  unmark_held(id)
   if group then
     local left = try('HINCRBY', base .. 'gactive', group, -1)
     if type(left) == 'number' and left <= 0 then

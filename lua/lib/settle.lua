@@ -1,9 +1,11 @@
 -- How a claim ends. Each function is fenced by the token and answers one word:
---   done | scheduled | dead | released   it happened
+--   done | scheduled | dead | cancelled | released   it happened
 --   stale   the job is held under another token, or no longer claimable under this one
 --   gone    there is no such job
--- A lease that lapsed with nobody else having claimed the job since does not void the claim.
--- @splice lib/release
+-- A lease that lapsed with nobody else having claimed the job since does not void the claim. A job
+-- that was asked to be cancelled ends as cancelled whichever way its claim ends, unless it completed.
+-- `keep` holds ms and max of outcome records, and dead_ms of dead jobs.
+-- @splice lib/outcome
 -- @splice lib/park
 
 -- A row keeps the tail of its history: one JSON text per attempt that did not complete, a line
@@ -12,7 +14,7 @@ local HISTORY_MAX = 32768
 
 -- Takes the job out of where a claim leaves it. Answers the row, or nil and the verdict.
 local function take_back(id, token)
-  local row = read_row(id, 'group', 'unique', 'attempts_base', 'priority', 'history')
+  local row = read_row(id, 'group', 'unique', 'attempts_base', 'priority', 'history', 'cancel')
   if not row then
     return nil, 'gone'
   end
@@ -21,6 +23,10 @@ local function take_back(id, token)
   end
   local group = row[2] or nil
   if leave_active(id, group) or unplace(id, group) then
+    if row[7] then
+      call('HDEL', base .. 'cancels', id)
+      call('HDEL', row_key(id), 'cancel')
+    end
     return row
   end
   return nil, 'stale'
@@ -38,39 +44,29 @@ local function append_history(row, entry)
   return history
 end
 
--- keep_ms > 0 turns the row into an outcome record that ends by itself, at most keep_max of them.
-local function settle_complete(id, token, result, keep_ms, keep_max, now)
+local function settle_complete(id, token, result, keep, now)
   local row, verdict = take_back(id, token)
   if not row then
     return verdict
   end
   free_unique(id, row[3])
   count('completed', 1)
-  local key = row_key(id)
-  if keep_ms <= 0 or keep_max <= 0 then
-    drop_satellites(id)
-    call('UNLINK', key)
-    return 'done'
-  end
-  call('HSET', key, 'state', 'completed', 'finished_at', now, 'result', result)
-  call('HDEL', key, 'lock', 'last_error')
-  call('UNLINK', key .. ':lock')
-  call('RENAME', key, key .. ':outcome')
-  call('PEXPIRE', key .. ':outcome', keep_ms)
-  call('PEXPIRE', key .. ':logs', keep_ms)
-  local outcomes = base .. 'outcomes'
-  call('ZADD', outcomes, now + keep_ms, id)
-  local over = call('ZCARD', outcomes) - keep_max
-  if over > 0 then
-    local oldest = call('ZPOPMIN', outcomes, math.min(over, 100))
-    for i = 1, #oldest, 2 do
-      call('UNLINK', row_key(oldest[i]) .. ':outcome', row_key(oldest[i]) .. ':logs')
-    end
-  end
+  call('HDEL', row_key(id), 'last_error')
+  conclude(id, 'completed', keep, now, result)
   return 'done'
 end
 
-local function settle_retry(id, token, delay_ms, max_attempts, reason, entry, keep_dead_ms, now)
+-- Ends a claim whose handler was told to stop and did.
+local function settle_cancel(id, token, reason, keep, now)
+  local row, verdict = take_back(id, token)
+  if not row then
+    return verdict
+  end
+  conclude_cancelled(id, row[3], row[7] or reason, keep, now)
+  return 'cancelled'
+end
+
+local function settle_retry(id, token, delay_ms, max_attempts, reason, entry, keep, now)
   local row, verdict = take_back(id, token)
   if not row then
     return verdict
@@ -79,8 +75,12 @@ local function settle_retry(id, token, delay_ms, max_attempts, reason, entry, ke
   if entry ~= '' then
     call('HSET', key, 'history', append_history(row, entry))
   end
+  if row[7] then
+    conclude_cancelled(id, row[3], row[7], keep, now)
+    return 'cancelled'
+  end
   if tonumber(token) - (tonumber(row[4]) or 0) >= max_attempts then
-    bury(id, reason, keep_dead_ms, now, row[3])
+    bury(id, reason, keep.dead_ms, now, row[3])
     return 'dead'
   end
   call('HSET', key, 'state', 'scheduled', 'last_error', reason)
@@ -89,10 +89,14 @@ local function settle_retry(id, token, delay_ms, max_attempts, reason, entry, ke
 end
 
 -- Parks a job in hand until a time of its worker's choosing; the attempt does not count.
-local function settle_delay(id, token, score)
+local function settle_delay(id, token, score, keep, now)
   local row, verdict = take_back(id, token)
   if not row then
     return verdict
+  end
+  if row[7] then
+    conclude_cancelled(id, row[3], row[7], keep, now)
+    return 'cancelled'
   end
   call('HSET', row_key(id), 'state', 'scheduled')
   bump(id, 'attempts_base')
@@ -101,10 +105,14 @@ local function settle_delay(id, token, score)
 end
 
 -- Gives the job back to where it came from; the attempt does not count.
-local function settle_release(id, token)
+local function settle_release(id, token, keep, now)
   local row, verdict = take_back(id, token)
   if not row then
     return verdict
+  end
+  if row[7] then
+    conclude_cancelled(id, row[3], row[7], keep, now)
+    return 'cancelled'
   end
   call('HSET', row_key(id), 'state', 'pending')
   bump(id, 'attempts_base')

@@ -2,9 +2,10 @@
 --
 -- KEYS  1 base
 -- ARGV  1 at most so many  2 max stalled (0 never buries)  3 keep dead in ms (0 for ever)
+--       4 keep outcome records for so many ms  5 keep at most so many
 -- Reply how many went back, how many were buried
 -- @splice lib/recover
 
-local recovered, buried =
-  recover_lapsed(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), server_ms())
+local keep = {dead_ms = tonumber(ARGV[3]), ms = tonumber(ARGV[4]), max = tonumber(ARGV[5])}
+local recovered, buried = recover_lapsed(tonumber(ARGV[1]), tonumber(ARGV[2]), keep, server_ms())
 return {recovered, buried}

@@ -1,10 +1,11 @@
-"""EchoMQ's conformance scenarios by name: the spine and time.
+"""EchoMQ's conformance scenarios by name: the spine, time, the worker in hand.
 
 Each plays on a queue of its own and asserts what the original's scenario of that name asserts.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,9 +14,10 @@ import redis
 
 from django_echomq.queue import Claim, Queue, Settled
 from django_echomq.queue.backoff import Exponential
+from django_echomq.queue.cancel import Cancelled, CancelToken
 from django_echomq.wire.client import Client
 from django_echomq.wire.endpoint import WIRE_VERSION
-from django_echomq.wire.errors import JobGone, StaleToken, WrongKind
+from django_echomq.wire.errors import JobGone, JobLocked, StaleToken, WrongKind
 from django_echomq.wire.ids import process_mint
 from tests.conftest import wait_until
 
@@ -217,6 +219,91 @@ def test_queue_pause(queue: Queue) -> None:
     assert queue.metrics.counts("pending") == {"pending": 1}
     queue.admin.resume()
     assert len(queue.jobs.claim()) == 1
+
+
+def test_lock_extend(queue: Queue) -> None:
+    job_id = queue.jobs.enqueue(b"x").job_id
+    claim = only(queue.jobs.claim(lease=0.050))
+    queue.jobs.extend_lock(claim, 60)
+    time.sleep(0.060)
+    assert queue.jobs.reap() == 0
+    assert queue.jobs.state(job_id) == "active"
+    with pytest.raises(StaleToken):
+        queue.jobs.extend_lock(replace(claim, attempts=99), 60)
+    with pytest.raises(JobGone):
+        queue.jobs.extend_lock(replace(claim, job_id=process_mint.mint(1)), 60)
+
+
+def test_extend_locks_batch(queue: Queue) -> None:
+    queue.jobs.enqueue_many([b"x"] * 3)
+    good, stale, gone = queue.jobs.claim(3)
+    stale = replace(stale, attempts=99)
+    gone = replace(gone, job_id=process_mint.mint(1))
+    assert queue.jobs.extend_locks([good, stale, gone], 60) == [stale.job_id, gone.job_id]
+
+
+def test_stalled(queue: Queue) -> None:
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.claim(lease=0.005)
+    wait_until(lambda: queue.stalled.check(max_stalled=2).recovered, step=0.002)
+    assert queue.jobs.state(job_id) == "pending"
+    assert not queue.stalled.is_stalled(job_id)
+    queue.jobs.claim(lease=0.005)
+    wait_until(lambda: queue.stalled.check(max_stalled=2).dead, step=0.002)
+    assert queue.jobs.get(job_id).last_error == "stalled"
+    assert queue.stalled.is_stalled(job_id)
+
+
+def test_stalled_group(queue: Queue, raw: redis.Redis) -> None:
+    job_id = queue.jobs.enqueue(b"x", lane="PRT0NsVQMCRgHI").job_id
+    queue.jobs.claim(lease=0.005)
+    wait_until(lambda: queue.stalled.check(max_stalled=2).recovered, step=0.002)
+    assert raw.zscore(queue.keys.lane("PRT0NsVQMCRgHI"), job_id) == 0
+    assert raw.zscore(queue.keys.pending, job_id) is None
+    claim = only(queue.jobs.claim())
+    assert (claim.attempts, claim.lane) == (2, "PRT0NsVQMCRgHI")
+
+
+def test_cancel() -> None:
+    token = CancelToken()
+    assert token.check() is None
+    token.cancel("the reason")
+    assert token.check() == "the reason"
+    with pytest.raises(Cancelled, match="the reason"):
+        token.raise_if_cancelled()
+
+
+def test_native_lock_field(queue: Queue, raw: redis.Redis) -> None:
+    job_id = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.claim(lease=30)
+    key = queue.keys.job(job_id)
+    assert 0 < raw.execute_command("HPTTL", key, "FIELDS", 1, "lock")[0] <= 60_000
+    assert 0 < raw.pttl(key + b":lock") <= 60_000
+    raw.execute_command("HPEXPIREAT", key, 1, "FIELDS", 1, "lock")
+    assert not raw.hexists(key, "lock")
+    assert raw.hget(key, "state") == b"active"
+
+
+def test_native_lock_refuses(queue: Queue, raw: redis.Redis) -> None:
+    job_id = queue.jobs.enqueue(b"x").job_id
+    key = queue.keys.job(job_id)
+    raw.hset(key, "lock", "1")
+    raw.execute_command("HPEXPIRE", key, 60_000, "FIELDS", 1, "lock")
+    with pytest.raises(JobLocked):
+        queue.jobs.remove(job_id)
+    raw.execute_command("HPEXPIREAT", key, 1, "FIELDS", 1, "lock")
+    queue.jobs.remove(job_id)
+    assert queue.jobs.state(job_id) == "absent"
+
+
+def test_reap_group(queue: Queue) -> None:
+    mine = queue.jobs.enqueue(b"x", lane="mine").job_id
+    other = queue.jobs.enqueue(b"x", lane="other").job_id
+    queue.jobs.claim(2, lease=0.005)
+    assert wait_until(lambda: queue.lanes.reap("mine"), step=0.002) == 1
+    assert queue.jobs.state(mine) == "pending"
+    assert queue.jobs.state(other) == "active"
+    assert only(queue.jobs.claim()).attempts == 2
 
 
 def test_unknown_state(queue: Queue, raw: redis.Redis) -> None:

@@ -139,3 +139,56 @@ def plain_function() -> None:
 def stamp(path: str, line: str) -> None:
     """Appends the line and the host's true time in ms, whatever clock the process was given."""
     append(path, f"{line} {time.clock_gettime_ns(time.CLOCK_REALTIME) // 1_000_000}")
+
+
+@task(takes_context=True)
+def checks(context: Any, path: str, seconds: float = 30) -> str:
+    """Works until it is cancelled, and says when it heard of it."""
+    append(path, "start")
+    end = time.monotonic() + seconds
+    try:
+        while time.monotonic() < end:
+            context.raise_if_cancelled()
+            time.sleep(0.005)
+    finally:
+        append(path, f"heard {time.time()}" if context.cancelled else "end")
+    return "completed"
+
+
+@task
+def deaf(path: str, seconds: float) -> str:
+    """Never looks whether it is cancelled."""
+    append(path, "start")
+    time.sleep(seconds)
+    append(path, "end")
+    return "completed all the same"
+
+
+@task
+async def async_waits(path: str, seconds: float = 30) -> str:
+    append(path, "start")
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        append(path, "heard")
+        raise
+    return "completed"
+
+
+@task(queue_name="fast")
+def spins(seconds: float) -> str:
+    """Pure Python that neither asks nor catches."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(100))
+    return "completed"
+
+
+@task(queue_name="fast", takes_context=True, manual_lease=True)
+def resumes(context: Any, path: str) -> Any:
+    """Checkpoints, hangs past its lease on its first try, and goes on from there on its second."""
+    append(path, f"attempt {context.attempt} from {context.resume}")
+    if context.attempt == 1:
+        context.checkpoint({"page": 7})
+        time.sleep(4)
+    return context.resume

@@ -11,19 +11,19 @@ from contextlib import contextmanager
 import pytest
 import redis
 
-from django_echomq.queue import Claim, Queue
+from django_echomq.queue import Queue
 from django_echomq.queue.jobs import Settlement
 from django_echomq.wire.client import Client
 from django_echomq.wire.endpoint import Endpoint
 from django_echomq.wire.errors import VersionFence
-from django_echomq.worker import Stopped, Worker
+from django_echomq.worker import Hand, Stopped, Worker
 from tests.conftest import wait_until
 
 MakeQueue = Callable[..., Queue]
 
 
-def complete(queue: Queue, claim: Claim) -> Settlement:
-    return queue.jobs.completion(claim, claim.payload)
+def complete(hand: Hand) -> Settlement:
+    return hand.queue.jobs.completion(hand.claim, hand.claim.payload)
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def test_a_handler_that_raises_fails_the_attempt(
 ) -> None:
     queue = make_queue(max_attempts=1)
 
-    def raises(queue: Queue, claim: Claim) -> Settlement:
+    def raises(hand: Hand) -> Settlement:
         raise KeyboardInterrupt
 
     job_id = queue.jobs.enqueue(b"x").job_id
@@ -93,9 +93,9 @@ def test_a_worker_claims_no_more_than_its_threads_while_jobs_are_long(
     queue.jobs.enqueue_many([b"x"] * 20)
     go = threading.Event()
 
-    def waits(queue: Queue, claim: Claim) -> Settlement:
+    def waits(hand: Hand) -> Settlement:
         go.wait(30)
-        return complete(queue, claim)
+        return complete(hand)
 
     worker = Worker([queue], waits, name="w", threads=3)
     with running(worker):
@@ -110,10 +110,10 @@ def test_what_was_claimed_ahead_of_a_long_job_is_given_back(make_queue: MakeQueu
     queue.jobs.enqueue_many([b"long"] * 10)
     go = threading.Event()
 
-    def handler(queue: Queue, claim: Claim) -> Settlement:
-        if claim.payload == b"long":
+    def handler(hand: Hand) -> Settlement:
+        if hand.claim.payload == b"long":
             go.wait(30)
-        return complete(queue, claim)
+        return complete(hand)
 
     worker = Worker([queue], handler, name="w", threads=4)
     with running(worker):
@@ -161,9 +161,9 @@ def test_a_lost_lease_is_told_and_the_late_end_refused(
     job_id = queue.jobs.enqueue(b"x").job_id
     go = threading.Event()
 
-    def waits(queue: Queue, claim: Claim) -> Settlement:
+    def waits(hand: Hand) -> Settlement:
         go.wait(30)
-        return complete(queue, claim)
+        return complete(hand)
 
     with caplog.at_level(logging.WARNING, "django_echomq.worker"):
         with running(Worker([queue], waits, name="w", threads=1)):
@@ -201,11 +201,11 @@ def test_settling_is_never_told_as_a_lost_lease(
 ) -> None:
     queue = make_queue(lease_ms=150)
 
-    def works(queue: Queue, claim: Claim) -> Settlement:
+    def works(hand: Hand) -> Settlement:
         end = time.perf_counter() + 0.005
         while time.perf_counter() < end:
             pass
-        return complete(queue, claim)
+        return complete(hand)
 
     queue.jobs.enqueue_many([b"x"] * 300)
     with caplog.at_level(logging.WARNING, "django_echomq.worker"):

@@ -1,0 +1,34 @@
+-- @splice lib/release
+
+-- Turns the row of a job that has left every set into an outcome record that ends by itself after
+-- keep.ms, at most keep.max of them; with either 0 nothing of the job stays.
+local function conclude(id, state, keep, now, result)
+  local key = row_key(id)
+  if keep.ms <= 0 or keep.max <= 0 then
+    drop_satellites(id)
+    call('UNLINK', key)
+    return
+  end
+  call('HSET', key, 'state', state, 'finished_at', now, 'result', result)
+  call('HDEL', key, 'cancel')
+  call('RENAME', key, key .. ':outcome')
+  call('PEXPIRE', key .. ':outcome', keep.ms)
+  call('PEXPIRE', key .. ':logs', keep.ms)
+  local outcomes = base .. 'outcomes'
+  call('ZADD', outcomes, now + keep.ms, id)
+  local over = call('ZCARD', outcomes) - keep.max
+  if over > 0 then
+    local oldest = call('ZPOPMIN', outcomes, math.min(over, 100))
+    for i = 1, #oldest, 2 do
+      call('UNLINK', row_key(oldest[i]) .. ':outcome', row_key(oldest[i]) .. ':logs')
+    end
+  end
+end
+
+-- Ends a job as cancelled.
+local function conclude_cancelled(id, unique, reason, keep, now)
+  free_unique(id, unique)
+  count('cancelled', 1)
+  call('HSET', row_key(id), 'last_error', reason)
+  conclude(id, 'cancelled', keep, now, '')
+end
