@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from .wire import __version__
+
 if TYPE_CHECKING:
     from .queue import Queue, Unique
     from .queue.backoff import Delays, Exponential, Fixed, Jitter
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
         WrongState,
     )
 
-__version__ = "0.1.0"
 
 _HOMES = {
     "ActiveJobs": ".wire.errors",
@@ -87,6 +88,7 @@ __all__ = [
     "VersionFence",
     "WrongKind",
     "WrongState",
+    "__version__",
     "current_job",
     "get_queue",
 ]

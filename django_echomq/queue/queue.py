@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .metrics import Metrics
     from .repeat import Repeat
     from .stalled import Stalled
+    from .workers import Workers
 
 T = TypeVar("T")
 
@@ -116,6 +117,13 @@ class Queue:
         from .stalled import Stalled
 
         return Stalled(self)
+
+    @cached_property
+    def workers(self) -> Workers:
+        """Who serves the queue."""
+        from .workers import Workers
+
+        return Workers(self)
 
     def call(self, name: str, *args: Argument) -> Call:
         """The call of a transition on this queue."""

@@ -7,8 +7,11 @@ and recovers. Everything that happens to it arrives in one inbox.
 
 from __future__ import annotations
 
+import json
 import logging
 import math
+import os
+import socket
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -18,6 +21,7 @@ from typing import NamedTuple
 from ..queue import Queue, Settled
 from ..queue.cancel import Cause
 from ..queue.jobs import BATCH, Settlement
+from ..wire import __version__
 from ..wire.client import LOST, Call, Client, Reply
 from ..wire.errors import EchoMQError, VersionFence
 from .hand import Hand, Handler
@@ -27,6 +31,7 @@ from .promoter import AFTER_FIRING_MS, RUNS_BATCH, tick_answer, tick_call
 from .threads import ThreadPool
 
 logger = logging.getLogger("django_echomq.worker")
+_HOST = socket.gethostname()
 
 BEAT = 1.0  # seconds: the longest park, and the promoter's rhythm
 _TICK_BATCH = 100
@@ -75,6 +80,7 @@ class _Served:
         self.tick_at = 0.0
         self.rest_until = 0.0
         self.retries_until = 0.0
+        self.told = ""
 
     def ask(self, limit: int, worker: str) -> Call:
         self.sent, self.finished = self.finished[:_SETTLE_BATCH], self.finished[_SETTLE_BATCH:]
@@ -97,6 +103,7 @@ class Worker:
         max_jobs: end after so many jobs were claimed.
         promoter: promote and recover on the beat.
         prepare: called once, when the server is first there.
+        beat: called about once a second while the server answers.
     """
 
     def __init__(
@@ -111,8 +118,12 @@ class Worker:
         max_jobs: int | None = None,
         promoter: bool = True,
         prepare: Callable[[], object] | None = None,
+        beat: Callable[[], object] | None = None,
     ) -> None:
         self.name = name
+        self._beat = beat
+        self._quiet = False
+        self._started_ms = time.time_ns() // 1_000_000
         self._prepare = prepare
         self._prepare_at = 0.0
         self.claimed = 0
@@ -142,6 +153,14 @@ class Worker:
         self._stops += 1
         self._inbox.put(None)
 
+    def quiet(self) -> None:
+        """Claims nothing more, but stays. May be called from a signal handler."""
+        self._quiet = True
+
+    def resume(self) -> None:
+        """Claims again after :meth:`quiet`. May be called from a signal handler."""
+        self._quiet = False
+
     def run(self) -> Stopped:
         """Serves until stopped.
 
@@ -161,7 +180,9 @@ class Worker:
             for client, group in self._by_client.items()
         ]
         try:
-            return self._loop()
+            end = self._loop()
+            self._leave()
+            return end
         finally:
             for parking in self._parkings:
                 parking.close()
@@ -308,14 +329,15 @@ class Worker:
             if now >= served.tick_at and now >= served.rest_until:
                 served.tick_at = now + BEAT
                 batch = _TICK_BATCH if self._promoter else 0
-                calls.append((served, tick_call(served.queue, batch, self.name), True))
+                call = tick_call(served.queue, batch, self.name, self._info(served.queue))
+                calls.append((served, call, True))
         return calls
 
     def _shares(self, now: float) -> dict[_Served, int]:
         """Free slots, dealt out among the queues that may have more, each in turn first."""
         asked = sum(s.asked for s in self._served.values() if s.call)
         free = int(min(self._slots() - self._in_hand - asked, self._left, BATCH))
-        if self._stops or free <= 0:
+        if self._stops or self._quiet or free <= 0:
             return {}
         hungry = [s for s in self._served.values() if s.more and not s.call and now >= s.rest_until]
         if not hungry:
@@ -396,6 +418,9 @@ class Worker:
             hand = self._leases.find(served.queue, job_id)
             if hand:
                 hand.token.cancel(reason)
+        self._hear(served, tick.told)
+        if self._beat:
+            self._beat()
         if tick.waiting:
             served.more = True
         if self._stops or not self._promoter:
@@ -410,6 +435,43 @@ class Worker:
             self._due_in(served, AFTER_FIRING_MS)
         else:
             self._due_in(served, tick.next_ms)
+
+    def _info(self, queue: Queue) -> str:
+        """What a beat says of the worker."""
+        state = "stopping" if self._stops else "quiet" if self._quiet else "running"
+        return json.dumps(
+            {
+                "host": _HOST,
+                "pid": os.getpid(),
+                "queues": [served.name for served in self._served],
+                "threads": self._threads,
+                "in_hand": len(self._leases.hands(queue)),
+                "started_at": self._started_ms,
+                "state": state,
+                "version": __version__,
+            }
+        )
+
+    def _hear(self, served: _Served, told: str) -> None:
+        """Does what the worker was told through a queue, once for each time it was told."""
+        if told == served.told:
+            return
+        served.told = told
+        logger.info("Told through queue %s to %s", served.queue.name, told or "go on")
+        if told == "stop" and not self._stops:
+            self._stops = 1
+        elif told == "quiet":
+            self.quiet()
+        elif told == "":
+            self.resume()
+
+    def _leave(self) -> None:
+        """Takes the worker off the lists; where that fails its entries end by themselves."""
+        for queue in self._served:
+            try:
+                queue.run("workers/leave", self.name)
+            except (*LOST, EchoMQError) as error:
+                logger.debug("Not taken off the list of queue %s: %s", queue.name, error)
 
     def _get_ready(self, prepare: Callable[[], object]) -> None:
         try:

@@ -33,6 +33,7 @@ class Tick:
         runs_due: schedules to fire.
         next_run_ms: ms until the next schedule is due; ``None`` where there is none.
         cancels: of the asking worker's jobs in hand, those to cancel, with the reason.
+        told: ``quiet``, ``stop`` or empty: what the asking worker has been told.
     """
 
     promoted: int
@@ -45,6 +46,7 @@ class Tick:
     runs_due: int
     next_run_ms: int | None
     cancels: dict[str, str]
+    told: str
 
     @property
     def next_ms(self) -> int | None:
@@ -57,12 +59,13 @@ class Tick:
         return self.promoted + self.recovered + self.buried + self.trimmed
 
 
-def tick_call(queue: Queue, batch: int, worker: str = "") -> Call:
+def tick_call(queue: Queue, batch: int, worker: str = "", info: str = "") -> Call:
     """The call of one beat.
 
     Args:
         batch: at most so many jobs of each kind are moved; 0 moves none.
         worker: the name of the worker that asks, to be told of its jobs that are to be cancelled.
+        info: what it says of itself, JSON.
     """
     options = queue.options
     return queue.call(
@@ -73,6 +76,7 @@ def tick_call(queue: Queue, batch: int, worker: str = "") -> Call:
         options.keep_completed_ms,
         options.keep_completed_max,
         worker,
+        info,
     )
 
 
@@ -103,6 +107,7 @@ def tick_answer(queue: Queue, reply: Any) -> Tick:
             told[i].decode(): told[i + 1].decode("utf-8", "backslashreplace")
             for i in range(0, len(told), 2)
         },
+        reply[10].decode(),
     )
 
 

@@ -3,15 +3,17 @@
 -- KEYS  1 base
 -- ARGV  1 at most so many of each  2 max stalled (0 never buries)  3 keep dead in ms (0 for ever)
 --       4 keep outcome records for so many ms  5 keep at most so many
---       6 the worker that asks, or ''
+--       6 the worker that asks, or ''  7 what it says of itself (JSON)
 -- Reply 1 promoted  2 recovered  3 buried  4 trimmed  5 ms until the next job is due, -1 none
 --       6 how many jobs wait to be claimed  7 1 where a full batch was moved and more may be due
 --       8 how many schedules are due  9 ms until the next schedule is due, -1 none
 --       10 of the worker's jobs in hand, those to cancel: id, reason, flat
+--       11 what the worker has been told: quiet, stop or ''
 -- @splice lib/promote
 -- @splice lib/recover
 -- @splice lib/claim
 -- @splice lib/cadence
+-- @splice lib/workers
 
 local batch, now = tonumber(ARGV[1]), server_ms()
 local keep = {dead_ms = tonumber(ARGV[3]), ms = tonumber(ARGV[4]), max = tonumber(ARGV[5])}
@@ -55,4 +57,5 @@ end
 
 local full = batch > 0 and math.max(due, lapsed, #ended, #died) >= batch
 return {promoted, recovered, buried, #ended + #died, next_due(now), waiting, full and 1 or 0,
-  runs_due(now), next_run(now), cancels_of(ARGV[6])}
+  runs_due(now), next_run(now), cancels_of(ARGV[6]),
+  ARGV[6] ~= '' and note_worker(ARGV[6], ARGV[7], now) or ''}

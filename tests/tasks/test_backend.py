@@ -302,6 +302,7 @@ def test_a_task_compares_and_hashes_whatever_form_its_options_had() -> None:
 
 def test_the_public_names_are_where_they_are_promised() -> None:
     for name in django_echomq.__all__:
-        assert getattr(django_echomq, name).__name__ == name
+        if name != "__version__":
+            assert getattr(django_echomq, name).__name__ == name
     with pytest.raises(AttributeError):
         django_echomq.no_such_name  # noqa: B018
