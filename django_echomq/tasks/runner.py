@@ -17,10 +17,11 @@ from django.db import close_old_connections, reset_queries
 
 from ..queue import Queue
 from ..queue.backoff import Backoff, backoff_from
-from ..queue.cancel import Cancelled, Cause
+from ..queue.cancel import Cancelled, CancelToken, Cause
 from ..queue.clock import Duration, duration_ms
 from ..queue.jobs import Settlement
 from ..queue.values import history_entries
+from ..queues import get_queue
 from ..worker.hand import Hand
 from ..worker.loop import LoopThread
 from ..worker.timeouts import HandlerTimedOut, Timeouts
@@ -34,6 +35,7 @@ from .compat import (
 )
 from .context import EchoTaskContext, _current
 from .envelope import Envelope, dumps, to_json
+from .isolated import Children, TaskFailed, _Answer, _Ask
 from .registry import lookup
 from .results import EchoTaskResult, errors_of, fresh_result, workers_of
 from .task import EchoTask
@@ -52,10 +54,16 @@ class Runner:
 
     Args:
         worker: the worker's name, kept with each attempt.
+        isolate: call every task in a child process, not only those that ask for it.
+        max_memory_mib: of a child process.
     """
 
-    def __init__(self, worker: str) -> None:
+    def __init__(
+        self, worker: str, *, isolate: bool = False, max_memory_mib: float | None = None
+    ) -> None:
         self._worker = worker
+        self._isolate = isolate
+        self._children = Children(worker, max_memory_mib)
         self._loop = LoopThread()
         self._timeouts = Timeouts()
 
@@ -128,18 +136,63 @@ class Runner:
     def _call(
         self, task: Task[..., Any], hand: Hand, result: EchoTaskResult, timeout: float | None
     ) -> Any:
-        context = EchoTaskContext(task_result=result, hand=hand)
-        args = (context, *result.args) if task.takes_context else result.args
-        is_coroutine = inspect.iscoroutinefunction(task.func)
-        current = _current.set(context)
-        try:
-            with self._timeouts.limit(hand.token, timeout, interrupt=not is_coroutine):
-                if is_coroutine:
-                    call = _with_database_hygiene(task.func, args, result.kwargs)
-                    return self._loop.run(call, hand.token)
-                return task.func(*args, **result.kwargs)
-        finally:
-            _current.reset(current)
+        if self._isolate or (isinstance(task, EchoTask) and task.isolate):
+            limit = self._timeouts.limit(hand.token, timeout, interrupt=False)
+            return self._children.call(hand, task.module_path, result.args, result.kwargs, limit)
+        interrupt = not inspect.iscoroutinefunction(task.func)
+        with self._timeouts.limit(hand.token, timeout, interrupt):
+            return _call(task, hand, result, self._loop)
+
+    def close(self) -> None:
+        """Ends the child processes that are not in use."""
+        self._children.close()
+
+
+def _call(task: Task[..., Any], hand: Hand, result: EchoTaskResult, loop: LoopThread) -> Any:
+    context = EchoTaskContext(task_result=result, hand=hand)
+    args = (context, *result.args) if task.takes_context else result.args
+    current = _current.set(context)
+    try:
+        if inspect.iscoroutinefunction(task.func):
+            call = _with_database_hygiene(task.func, args, result.kwargs)
+            return loop.run(call, hand.token)
+        return task.func(*args, **result.kwargs)
+    finally:
+        _current.reset(current)
+
+
+_child_loop = LoopThread()
+
+
+def run_in_child(ask: _Ask, token: CancelToken) -> _Answer:
+    """A call in a child process; see :mod:`django_echomq.tasks.isolated`."""
+    task = lookup(ask.task)
+    assert task is not None, "the worker looked it up"
+    hand = Hand(get_queue(ask.queue), ask.claim, token)
+    result = fresh_result(
+        task,
+        ask.claim.job_id,
+        ask.args,
+        ask.kwargs,
+        status=TaskResultStatus.RUNNING,
+        worker_ids=[ask.worker],
+    )
+    close_old_connections()
+    try:
+        return _Answer(dumps(to_json(_call(task, hand, result, _child_loop))))
+    except Retry as error:
+        return _Answer(verdict="retry", reason=str(error), delay=error.delay)
+    except Discard as error:
+        return _Answer(verdict="discard", reason=str(error))
+    except BaseException as error:
+        if _stopped(error, hand):
+            return _Answer(verdict="cancelled", reason=token.reason or str(error))
+        return _Answer(
+            verdict="failed", kind=_kind(error), reason=_reason(error), traceback=_traceback(error)
+        )
+    finally:
+        reset_queries()
+        close_old_connections()
 
 
 def _stopped(error: BaseException, hand: Hand) -> bool:
@@ -212,14 +265,13 @@ class _Attempt:
         if isinstance(error, Retry) and error.delay is not None:
             delay = error.delay
         reason = _reason(error)
-        kind = type(error)
         entry = {
             "attempt": claim.attempt,
             "token": claim.attempts,
             "worker": self.worker,
             "started_at": _ms(self.started),
             "finished_at": time.time_ns() // 1_000_000,
-            "exception": f"{kind.__module__}.{kind.__qualname__}",
+            "exception": _kind(error),
             "traceback": _traceback(error),
         }
         logger.log(
@@ -237,13 +289,7 @@ class _Attempt:
 
 def _finish(result: EchoTaskResult, error: BaseException) -> None:
     """Tells that the job has ended without success."""
-    kind = type(error)
-    result.errors.append(
-        TaskError(
-            exception_class_path=f"{kind.__module__}.{kind.__qualname__}",
-            traceback=_traceback(error),
-        )
-    )
+    result.errors.append(TaskError(exception_class_path=_kind(error), traceback=_traceback(error)))
     object.__setattr__(result, "status", TaskResultStatus.FAILED)
     object.__setattr__(result, "finished_at", datetime.now(UTC))
     task_finished.send_robust(sender=EchoMQBackend, task_result=result)
@@ -253,7 +299,16 @@ def _ms(instant: datetime) -> int:
     return round(instant.timestamp() * 1000)
 
 
+def _kind(error: BaseException) -> str:
+    if isinstance(error, TaskFailed):
+        return error.kind
+    kind = type(error)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
 def _reason(error: BaseException) -> str:
+    if isinstance(error, TaskFailed):
+        return error.reason
     try:
         text = str(error)
     except Exception:
@@ -263,6 +318,8 @@ def _reason(error: BaseException) -> str:
 
 
 def _traceback(error: BaseException) -> str:
+    if isinstance(error, TaskFailed):
+        return error.traceback
     try:
         text = "".join(traceback.format_exception(error))
     except Exception:

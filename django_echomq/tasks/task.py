@@ -34,6 +34,7 @@ class EchoTask(_Base):
         unique: at most one live job per key; text is a key without end.
         manual_lease: only the task's own checkpoints extend its lease, so that one that hangs is
             recovered.
+        isolate: each call runs in a child process, which can be killed for time, cancel or memory.
     """
 
     max_attempts: int | None = None
@@ -42,6 +43,7 @@ class EchoTask(_Base):
     lane: str | None = None
     unique: Unique | str | None = None
     manual_lease: bool = False
+    isolate: bool = False
 
     def __post_init__(self) -> None:
         Task.__post_init__(self)

@@ -192,3 +192,36 @@ def resumes(context: Any, path: str) -> Any:
         context.checkpoint({"page": 7})
         time.sleep(4)
     return context.resume
+
+
+@task(queue_name="fast", takes_context=True, isolate=True)
+def isolated(context: Any, what: str, path: str = "") -> Any:
+    """Behaves badly in its own process."""
+    if what == "pid":
+        context.log("from the child")
+        context.progress(1)
+        context.checkpoint()
+        return [os.getpid(), context.attempt, context.job_id]
+    if what == "dies":
+        os._exit(9)
+    if what == "fails":
+        raise ValueError("from the child")
+    if what == "retries" and context.attempt == 1:
+        raise Retry("once more", delay=0.01)
+    if what == "discards":
+        raise Discard("from the child")
+    if what == "eats":
+        hoard = []
+        while True:
+            hoard.append(bytearray(4 * 2**20))
+            time.sleep(0.005)
+    if what == "hangs":
+        append(path, f"start {os.getpid()}")
+        while True:
+            time.sleep(60)
+    if what == "listens":
+        append(path, f"start {os.getpid()}")
+        while True:
+            context.raise_if_cancelled()
+            time.sleep(0.01)
+    return what

@@ -212,3 +212,15 @@ def test_settling_is_never_told_as_a_lost_lease(
         Worker([queue], works, name="w", threads=4, burst=True).run()
     assert queue.metrics.counts("completed") == {"completed": 300}
     assert "Lease lost" not in caplog.text
+
+
+@pytest.mark.parametrize("weight", ["0", "-3", "0.5", "many"])
+def test_a_lane_with_a_foreign_weight_holds_nobody(
+    make_queue: MakeQueue, raw: redis.Redis, weight: str
+) -> None:
+    queue = make_queue()
+    raw.hset(queue.keys.base + b"gweight", "acme", weight)
+    raw.rpush(queue.keys.base + b"ring", "empty-1", "empty-2", "empty-3")
+    queue.jobs.enqueue(b"x", lane="acme")
+    queue.jobs.enqueue(b"x")
+    assert len(queue.jobs.claim(10)) == 2
