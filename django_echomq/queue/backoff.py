@@ -132,7 +132,10 @@ def backoff_from(value: object) -> Backoff:
     kind = str(options.pop("type", "")).lower()
     jitter = options.pop("jitter", False)
     if kind == "delays":
-        curve: Any = Delays(tuple(options.pop("ms", ())))
+        delays = options.pop("ms", ())
+        if not isinstance(delays, Sequence) or isinstance(delays, (str, bytes)):
+            raise ValueError(f"the MS of a backoff of type 'delays' is a list, not {delays!r}")
+        curve: Any = Delays(tuple(delays))
     elif kind in _TYPES:
         try:
             curve = _TYPES[kind](**options)

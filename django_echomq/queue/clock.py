@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import datetime, timedelta
 
 #: 10,000-01-01T00:00:00Z; later instants are mistakes.
@@ -29,7 +28,8 @@ def duration_ms(value: Duration, what: str = "a duration") -> int:
         seconds = value
     else:
         raise TypeError(f"{what} is seconds or a timedelta, not {type(value).__name__}")
-    if math.isnan(seconds) or not 0 <= seconds * 1000 < END_OF_TIME_MS:
+    # Compared first: an int may be too large for a float.
+    if not 0 <= seconds < END_OF_TIME_MS / 1000:
         raise ValueError(f"{what} must be between 0 seconds and 10,000 years, not {value!r}")
     return round(seconds * 1000)
 

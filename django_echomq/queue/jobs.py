@@ -196,6 +196,9 @@ class Jobs:
         if own_ids is not None:
             for own in own_ids:
                 check_job(own)
+        given = own_ids if own_ids is not None else minted_ids
+        if given is not None and len(given) != len(bodies):
+            raise ValueError(f"{len(given)} ids were given for {len(bodies)} payloads")
         head = (
             when,
             ms,
@@ -205,7 +208,7 @@ class Jobs:
             unique.key if unique else "",
             unique_ms,
         )
-        return self._admit(bodies, own_ids or minted_ids, head, progress)
+        return self._admit(bodies, given, head, progress)
 
     def _admit(
         self,
@@ -297,7 +300,7 @@ class Jobs:
         Returns:
             The claims; none while the queue is empty or paused.
         """
-        if not 1 <= limit <= BATCH:
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= BATCH:
             raise ValueError(f"claim between 1 and {BATCH} jobs at a time, not {limit!r}")
         lease_ms = None if lease is None else self._lease_ms(lease)
         return self._exchange((), limit, lease_ms).claims
@@ -374,6 +377,8 @@ class Jobs:
     ) -> Settlement:
         """The settlement of :meth:`retry`; ``history`` is one line of JSON about the attempt."""
         budget = self._queue.options.max_attempts if max_attempts is None else max_attempts
+        if isinstance(budget, bool) or not isinstance(budget, int):
+            raise TypeError(f"max_attempts is a whole number, not {budget!r}")
         return Settlement(
             "retry", claim, (duration_ms(delay, "the delay"), budget, _reason(error), history)
         )
@@ -421,10 +426,10 @@ class Jobs:
         words, flat, next_due = reply
         claims = [
             Claim(
-                flat[i].decode(),
+                _id(flat[i]),
                 flat[i + 1],
                 int(flat[i + 2]),
-                flat[i + 4].decode() or None,
+                flat[i + 4].decode("utf-8", "backslashreplace") or None,
                 int(flat[i + 3]),
                 flat[i + 5],
             )

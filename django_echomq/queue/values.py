@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from ..wire.errors import InvalidId
 from ..wire.ids import minted_at
 
 
@@ -96,7 +97,8 @@ class Job:
         attempts: claims so far; the fencing token.
         attempt: claims that count toward the budget of attempts.
         lane, priority, unique: as admitted.
-        enqueued_at: mint time of the id, by the clock of the process that minted it.
+        enqueued_at: mint time of the id, by the clock of the process that minted it; ``None`` for
+            a foreign id.
         started_at, worker: of the latest claim.
         finished_at: of the end, for completed and dead jobs.
         result: of a completed job.
@@ -115,7 +117,7 @@ class Job:
     lane: str | None
     priority: int
     unique: str | None
-    enqueued_at: datetime
+    enqueued_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
     worker: str | None
@@ -144,7 +146,7 @@ class Job:
             lane=text("group"),
             priority=_number(fields.get("priority")),
             unique=text("unique"),
-            enqueued_at=minted_at(job_id),
+            enqueued_at=_minted_at(job_id),
             started_at=_instant(fields.get("started_at")),
             finished_at=_instant(fields.get("finished_at")),
             worker=text("worker"),
@@ -155,6 +157,13 @@ class Job:
             stalled=_number(fields.get("stalled")),
             fields=fields,
         )
+
+
+def _minted_at(job_id: str) -> datetime | None:
+    try:
+        return minted_at(job_id)
+    except InvalidId:
+        return None
 
 
 def _text(value: bytes) -> str:

@@ -8,6 +8,7 @@ list of commands (one round trip, answered by the list of replies) or a float (s
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import secrets
 import time
@@ -92,7 +93,7 @@ class Client:
         """Takes a new identity; a forked child must not speak under its parent's."""
         self._identity = secrets.token_hex(5)
         self._slots: deque[Slot] = deque()
-        self._slots_made = 0
+        self._slot_numbers = itertools.count(1)
         self._node: tuple[int, float] | None = None
         self._pool = self.endpoint.pool()
         self._async_pools: dict[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None]]] = {}
@@ -269,8 +270,7 @@ class Client:
         try:
             return self._slots.pop()
         except IndexError:
-            self._slots_made += 1
-            return Slot(f"{self._identity}.{self._slots_made}".encode())
+            return Slot(f"{self._identity}.{next(self._slot_numbers)}".encode())
 
     def give_slot(self, slot: Slot) -> None:
         if slot.name.startswith(self._identity.encode()):

@@ -132,19 +132,25 @@ class Endpoint:
         scheme, _, rest = url.partition("://")
         if scheme not in _SCHEMES or not rest:
             raise ValueError(
-                f"a server URL starts with one of {', '.join(s + '://' for s in _SCHEMES)}, "
-                f"not {scheme!r}"
+                f"a server URL starts with one of {', '.join(s + '://' for s in _SCHEMES)}"
             )
         target = f"{_SCHEMES[scheme]}://{rest}"
+        # What Python says of a URL that it cannot read may repeat the password.
+        unreadable = ValueError(
+            f"the {scheme}:// URL cannot be read: it is host:port/number; in a password, "
+            "'/', '#', '?' and '@' are written %2F, %23, %3F and %40"
+        )
         try:
+            split = urlsplit(target)
+            if scheme != "unix" and not split.path.strip("/").isdigit() and split.path.strip("/"):
+                raise unreadable
             parsed: dict[str, Any] = {**parse_url(target)}
             async_class = aio_parse_url(target).get("connection_class", aioredis.Connection)
-            split = urlsplit(target)
-            label = f"{scheme}://{split.hostname or ''}"
-            label += f":{split.port}" if split.port else ""
-            label += split.path
-        except ValueError as error:
-            raise ValueError(f"the {scheme}:// URL cannot be read: {error}") from None
+        except ValueError:
+            raise unreadable from None
+        where = parsed.get("path") or f"{parsed.get('host', 'localhost')}"
+        label = f"{scheme}://{where}" + (f":{parsed['port']}" if "port" in parsed else "")
+        label += f"/{parsed['db']}" if "db" in parsed and scheme != "unix" else ""
         connection_class = parsed.pop("connection_class", redis.Connection)
         merged = {**options, **parsed}
         _refuse_decoding(merged)

@@ -28,9 +28,10 @@ from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from .consumer import Worker
+if TYPE_CHECKING:
+    from .consumer import Worker
 
 logger = logging.getLogger("django_echomq.worker")
 
@@ -164,6 +165,11 @@ class Supervisor:
         """Lets the children finish what they have in hand, then ends; at a second call they give
         it back at once."""
         self._stops += 1
+        self._ring()
+
+    def give_back(self) -> None:
+        """Lets the children give back at once what they have in hand, then ends."""
+        self._stops += 2
         self._ring()
 
     def quiet(self) -> None:

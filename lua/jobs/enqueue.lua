@@ -42,6 +42,10 @@ local function admit(id, payload)
   if call('EXISTS', row) == 1 then
     return minted and 0 or id
   end
+  if not minted and call('UNLINK', row .. ':outcome', row .. ':logs') > 0 then
+    -- The record of an earlier life under this id.
+    call('ZREM', base .. 'outcomes', id)
+  end
   if unique ~= '' then
     local holder = call('GET', base .. 'de:' .. unique)
     if holder and call('EXISTS', row_key(holder)) == 1 then

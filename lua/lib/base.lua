@@ -26,6 +26,15 @@ local function read_row(id, ...)
   return row
 end
 
+-- A whole number that fits, or nil: what a foreign hand wrote may be anything.
+local function whole(value)
+  local n = type(value) == 'string' and string.match(value, '^%-?%d+$') and tonumber(value)
+  if n and math.abs(n) < 9007199254740992 then
+    return n
+  end
+  return nil
+end
+
 -- Adds one to a counter of a row and answers it. What is not a number there counts as nothing.
 local function bump(id, field)
   local n = try('HINCRBY', row_key(id), field, 1)

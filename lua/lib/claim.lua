@@ -4,7 +4,7 @@
 local function add_claim(claimed, id, payload, attempts, attempts_base, group, history)
   local n = #claimed
   claimed[n + 1], claimed[n + 2], claimed[n + 3] = id, payload, attempts
-  claimed[n + 4] = string.format('%.0f', tonumber(attempts) - (tonumber(attempts_base) or 0))
+  claimed[n + 4] = string.format('%.0f', whole(attempts) - (whole(attempts_base) or 0))
   claimed[n + 5], claimed[n + 6] = group or '', history or ''
 end
 
@@ -23,12 +23,12 @@ local function claim_jobs(limit, lease_ms, worker, now)
     local members = call('ZPOPMIN', key, n)
     for i = 1, #members, 2 do
       local id = members[i]
-      local row = read_row(id, 'payload', 'group', 'attempts_base', 'history')
-      local attempts = row and tonumber(row[1])
+      local row = read_row(id, 'payload', 'group', 'attempts_base', 'history', 'unique')
+      local attempts = row and whole(row[1])
       if not row or not row[2] then
         count('dropped', 1)
-      elseif not attempts or attempts ~= math.floor(attempts) then
-        bury(id, 'the row\'s attempts are not a number', 0, now)
+      elseif not attempts then
+        bury(id, 'the row\'s attempts are not a number', 0, now, row[6])
       else
         attempts = string.format('%.0f', attempts + 1)
         call('HSET', row_key(id), 'state', 'active', 'attempts', attempts,
@@ -53,7 +53,7 @@ local function claim_jobs(limit, lease_ms, worker, now)
     while #ids < limit and take(base .. 'pending', limit - #ids) > 0 do end
   else
     -- `turns` counts the lanes served since the flat set had its turn, across calls.
-    local turns = tonumber(call('HGET', base .. 'meta', 'turns')) or 0
+    local turns = math.max(0, whole(call('HGET', base .. 'meta', 'turns')) or 0)
     local flat_left = true
     -- Each step claims a job, takes a lane out of the ring or finds the flat set empty. A ring that
     -- a foreign hand has left untrue does none of it, and must not hold the server.
@@ -66,8 +66,8 @@ local function claim_jobs(limit, lease_ms, worker, now)
       else
         turns = turns + 1
         local group = call('LMOVE', base .. 'ring', base .. 'ring', 'LEFT', 'RIGHT')
-        local weight = math.max(1, math.floor(tonumber(call('HGET', base .. 'gweight', group)) or 1))
-        local share = math.min(weight, limit - #ids, math.floor(lane_headroom(group)))
+        local weight = math.max(1, whole(call('HGET', base .. 'gweight', group)) or 1)
+        local share = math.min(weight, limit - #ids, lane_headroom(group))
         if share > 0 then
           take(lane_key(group), share)
         end

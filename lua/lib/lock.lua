@@ -14,5 +14,5 @@ end
 
 local function unmark_held(id)
   call('UNLINK', row_key(id) .. ':lock')
-  call('HDEL', row_key(id), 'lock')
+  try('HDEL', row_key(id), 'lock')
 end

@@ -3,7 +3,7 @@
 -- @splice lib/ring
 
 local function place(id, group, priority)
-  local score = -(tonumber(priority) or 0)
+  local score = -(whole(priority) or 0)
   if score == 0 then
     score = 0 -- never '-0'
   end

@@ -23,11 +23,15 @@ end
 
 -- How many more jobs of the lane may run at once.
 local function lane_headroom(group)
-  local limit = tonumber(call('HGET', base .. 'glimit', group))
+  local set = call('HGET', base .. 'glimit', group)
+  local limit = set and tonumber(set)
   if not limit then
     return math.huge
   end
-  return limit - (tonumber(call('HGET', base .. 'gactive', group)) or 0)
+  if limit ~= limit then
+    return 0
+  end
+  return math.floor(limit) - (whole(try('HGET', base .. 'gactive', group)) or 0)
 end
 
 -- Puts the lane into the ring or takes it out, whichever the invariant asks for.

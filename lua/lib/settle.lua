@@ -79,7 +79,7 @@ local function settle_retry(id, token, delay_ms, max_attempts, reason, entry, ke
     conclude_cancelled(id, row[3], row[7], keep, now)
     return 'cancelled'
   end
-  if tonumber(token) - (tonumber(row[4]) or 0) >= max_attempts then
+  if whole(token) - (whole(row[4]) or 0) >= max_attempts then
     bury(id, reason, keep.dead_ms, now, row[3])
     return 'dead'
   end

@@ -23,7 +23,7 @@ import socket
 import sys
 import sysconfig
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -165,9 +165,7 @@ class Command(BaseCommand):
         )
         _set_title(f"{name} supervisor", queues)
         on_stop_signal(supervisor.stop, _stopping(options["grace"]))
-        signal.signal(signal.SIGQUIT, lambda *_: (supervisor.stop(), supervisor.stop()))
-        signal.signal(signal.SIGUSR1, lambda *_: supervisor.quiet())
-        signal.signal(signal.SIGTSTP, lambda *_: supervisor.quiet())
+        _on_other_signals(supervisor.give_back, supervisor.quiet)
         self._say(
             options,
             f"Supervisor {name}: {options['processes']} processes of {options['threads']} threads",
@@ -235,10 +233,7 @@ class Command(BaseCommand):
         ending = Ending(worker.stop)
         _set_title(name, queues)
         on_stop_signal(ending.signalled, _stopping(options["grace"]))
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGQUIT, lambda *_: ending.give_back())
-            signal.signal(signal.SIGUSR1, lambda *_: worker.quiet())
-            signal.signal(signal.SIGTSTP, lambda *_: worker.quiet())
+        _on_other_signals(ending.give_back, worker.quiet)
         if line:
             line.listen(ending.finish, ending.give_back, worker.quiet)
             self._say(
@@ -288,6 +283,21 @@ def _stopping(grace: float) -> str:
         f"Stopping: jobs in hand get {grace:g} s to finish; signal again to give them back at "
         "once\n"
     )
+
+
+def _on_other_signals(give_back: Callable[[], object], quiet: Callable[[], object]) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def be_quiet(number: int, frame: Any) -> None:
+        quiet()
+        # Ctrl-Z is one of them, and would seem to have done nothing.
+        with suppress(OSError):
+            os.write(1, b"Quiet: claims nothing more; stop with Ctrl-C or SIGTERM\n")
+
+    signal.signal(signal.SIGQUIT, lambda *_: give_back())
+    signal.signal(signal.SIGUSR1, be_quiet)
+    signal.signal(signal.SIGTSTP, be_quiet)
 
 
 def _set_title(name: str, queues: Sequence[Queue]) -> None:
