@@ -8,6 +8,9 @@
 #   LINT=0       `make test` without ruff and import-linter
 #   MYPY=0       `make test` without mypy
 
+# Some build machines set it, and every process that the suite starts would compile Django anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV ?= .venv
 DJANGO ?=
 ARGS ?=

@@ -87,6 +87,19 @@ def test_ping_looks_at_a_health_file(tmp_path: Path) -> None:
         told("ping", "--health-file", str(path))
 
 
+def test_a_worker_writes_its_health_file_while_it_beats(
+    site: Site, command: Start, tmp_path: Path
+) -> None:
+    path = tmp_path / "health"
+    worker = command("echomq_worker", "default", "--name", "w-8", "--health-file", str(path))
+    wait_until(path.exists, "the first beat")
+    first = json.loads(path.read_text())["at"]
+    wait_until(lambda: json.loads(path.read_text())["at"] > first, "another beat")
+    assert "w-8" in told("ping", "--health-file", str(path), "--max-age", "10")
+    worker.process.kill()
+    worker.process.wait()
+
+
 @pytest.mark.parametrize("args", [["statsu"], [], ["worker", "kill", "x"], ["ping", "nosuch"]])
 def test_a_wrong_argument_is_told(args: list[str]) -> None:
     with pytest.raises(Exception, match=r"(?i)invalid choice|required|no queue"):

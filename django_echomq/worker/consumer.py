@@ -134,7 +134,8 @@ class Worker:
         self._left = math.inf if max_jobs is None else max_jobs
         self._promoter = promoter
         self._inbox: SimpleQueue[_Done | tuple[Parking, Queue | None] | None] = SimpleQueue()
-        self._stops = 0
+        self._signals = 0
+        self._told_to_stop = False
         self._told = False
         self._in_hand = 0
         self._run_time = _LONG
@@ -150,8 +151,13 @@ class Worker:
     def stop(self) -> None:
         """Claims nothing more and ends when the jobs in hand are done; a second call ends at once
         and gives them back. May be called from a signal handler."""
-        self._stops += 1
+        self._signals += 1
         self._inbox.put(None)
+
+    @property
+    def _stops(self) -> int:
+        """0 while serving; 1 once it is to end; 2 once it is to end at once."""
+        return self._signals or int(self._told_to_stop)
 
     def quiet(self) -> None:
         """Claims nothing more, but stays. May be called from a signal handler."""
@@ -458,8 +464,8 @@ class Worker:
             return
         served.told = told
         logger.info("Told through queue %s to %s", served.queue.name, told or "go on")
-        if told == "stop" and not self._stops:
-            self._stops = 1
+        if told == "stop":
+            self._told_to_stop = True
         elif told == "quiet":
             self.quiet()
         elif told == "":

@@ -10,6 +10,8 @@ import pytest
 import redis
 
 from django_echomq.queue import Claim, Queue, Unique
+from django_echomq.wire.client import Client
+from django_echomq.wire.endpoint import Endpoint
 from django_echomq.worker.promoter import tick_call
 from tests.queue.keyspace import (
     check_ring,
@@ -386,6 +388,16 @@ def test_a_corrupt_history_is_written_on(queue: Queue, raw: redis.Redis, history
     job = queue.jobs.get(OWN)
     assert job.history == [{"n": 1}]
     assert len(job.fields["history"]) <= 32_768
+
+
+def test_a_huge_foreign_history_does_not_hold_the_server(disposable: Endpoint) -> None:
+    queue = Queue("huge", Client(disposable, retry_for=0.0))
+    with redis.Redis(unix_socket_path=disposable.options["path"]) as raw:
+        plant(queue, raw, history=b"\n" * 4_000_000)
+    (claim,) = queue.jobs.claim()
+    queue.jobs._settle(queue.jobs.failure(claim, history=b'{"n": 1}'))
+    assert queue.jobs.get(OWN).history == [{"n": 1}]
+    queue.client.close()
 
 
 @pytest.mark.parametrize(

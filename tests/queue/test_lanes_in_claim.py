@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,9 +10,7 @@ import redis
 
 from django_echomq.queue import Claim, Queue
 from django_echomq.wire.client import Client
-from django_echomq.wire.embedded import _find_binary
 from django_echomq.wire.endpoint import Endpoint
-from tests.conftest import wait_until
 from tests.queue.keyspace import check_ring, fall_due, in_hand, lapse, places, ring
 
 MakeQueue = Callable[..., Queue]
@@ -173,21 +169,6 @@ def test_a_weight_that_is_no_number_loses_no_job(
     weigh(queue, raw, "a", weight)
     fill(queue, "a", None)
     assert len(queue.jobs.claim(100)) == 8
-
-
-@pytest.fixture
-def disposable(tmp_path: Path) -> Iterator[Endpoint]:
-    """A server to be killed: a script that does not end would take the run's own with it."""
-    path = tmp_path / "v.sock"
-    process = subprocess.Popen(
-        [_find_binary(), "--port", "0", "--unixsocket", str(path), "--save", ""],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-    )
-    wait_until(path.exists, "the server to listen")
-    yield Endpoint.from_url(f"unix://{path}", socket_timeout=2.0)
-    process.kill()
-    process.wait()
 
 
 @pytest.mark.parametrize("weight", ["0", "-1", "nan", "0.5", "2.5"])
@@ -379,6 +360,21 @@ def test_a_lane_in_the_ring_without_jobs_leaves_it(queue: Queue, raw: redis.Redi
     fill(queue, "a", None, each=1)
     assert len(queue.jobs.claim(10)) == 2
     assert ring(queue, raw) == []
+
+
+def test_ghosts_in_a_lane_do_not_take_the_place_of_its_jobs(queue: Queue, raw: redis.Redis) -> None:
+    raw.zadd(queue.keys.lane("a"), {f"JOB{i:011}": 0 for i in range(50)})
+    job_id = queue.jobs.enqueue(b"x", lane="a").job_id
+    assert [claim.job_id for claim in queue.jobs.claim()] == [job_id]
+    check_ring(queue, raw)
+
+
+def test_ghosts_beside_a_lane_do_not_take_the_place_of_the_flat_jobs(
+    queue: Queue, raw: redis.Redis
+) -> None:
+    raw.zadd(queue.keys.pending, {f"JOB{i:011}": 0 for i in range(50)})
+    fill(queue, "a", None, each=1)
+    assert {claim.lane for claim in queue.jobs.claim(2)} == {"a", None}
 
 
 def test_the_ring_holds_what_can_be_served_after_each_verb(queue: Queue, raw: redis.Redis) -> None:

@@ -397,6 +397,7 @@ def model(make_queue: MakeQueue, raw: redis.Redis) -> type[Model]:
     return type("TiedModel", (Model,), {"make_queue": staticmethod(make_queue), "raw": raw})
 
 
+@pytest.mark.timeout(600)  # a failure is made small before it is shown, which takes its time
 def test_a_queue_behaves_as_its_model(model: type[Model]) -> None:
     run_state_machine_as_test(
         model,

@@ -14,6 +14,7 @@ than any other but 0; 128 + n for a process that signal n killed.
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import re
@@ -23,6 +24,7 @@ import socket
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -124,6 +126,18 @@ class Command(BaseCommand):
             help="leave promoting and recovering to echomq_promoter and other workers",
         )
         parser.add_argument(
+            "--isolate",
+            action="store_true",
+            help="call each task in a child process, which can be killed for its time limit, a "
+            "cancel or (--max-memory) its memory without harm to the others; slower",
+        )
+        parser.add_argument(
+            "--health-file",
+            type=Path,
+            metavar="PATH",
+            help="write the time of each beat there, for echomq ping --health-file",
+        )
+        parser.add_argument(
             "--reload",
             action="store_true",
             help="for development: start anew when code has changed, after the jobs in hand",
@@ -219,9 +233,14 @@ class Command(BaseCommand):
             if line:
                 line.ready()
 
+        runner = Runner(
+            name,
+            isolate=options["isolate"],
+            max_memory_mib=options["max_memory"] if options["isolate"] else None,
+        )
         worker = Worker(
             queues,
-            Runner(name),
+            runner,
             name=name,
             threads=options["threads"],
             grace=options["grace"],
@@ -229,6 +248,7 @@ class Command(BaseCommand):
             max_jobs=options["max_jobs"],
             promoter=not options["no_promoter"],
             prepare=prepare,
+            beat=_health_writer(options["health_file"], name),
         )
         ending = Ending(worker.stop)
         _set_title(name, queues)
@@ -262,6 +282,8 @@ class Command(BaseCommand):
             end = worker.run()
         except EchoMQError as error:
             raise CommandError(str(error)) from error
+        finally:
+            runner.close()
         if line and max_jobs and worker.claimed >= max_jobs:
             line.relieve()  # faster than the limit was looked at
         self._say(options, f"Worker {name} stopped after {worker.claimed} jobs")
@@ -276,6 +298,22 @@ class Command(BaseCommand):
             for text in lines:
                 self.stdout.write(text)
             self.stdout.flush()
+
+
+def _health_writer(path: Path | None, name: str) -> Callable[[], object] | None:
+    """Writes the time of each beat; in one step, so that nobody reads half of it."""
+    if path is None:
+        return None
+    new = path.with_name(f"{path.name}.{name}.new")
+
+    def write() -> None:
+        try:
+            new.write_text(json.dumps({"worker": name, "at": time.time()}))
+            new.replace(path)
+        except OSError as error:
+            logger.warning("The health file %s cannot be written: %s", path, error)
+
+    return write
 
 
 def _stopping(grace: float) -> str:

@@ -1,0 +1,33 @@
+"""Property tests that do not look at the clock, and a server to be thrown away."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from django_echomq.wire.embedded import _find_binary
+from django_echomq.wire.endpoint import Endpoint
+from tests.conftest import wait_until
+
+# How fast a machine is today says nothing about the code.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
+
+@pytest.fixture
+def disposable(tmp_path: Path) -> Iterator[Endpoint]:
+    """A server to be killed: a script that does not end would take the run's own with it."""
+    path = tmp_path / "v.sock"
+    process = subprocess.Popen(
+        [_find_binary(), "--port", "0", "--unixsocket", str(path), "--save", ""],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+    )
+    wait_until(path.exists, "the server to listen")
+    yield Endpoint.from_url(f"unix://{path}", socket_timeout=2.0)
+    process.kill()
+    process.wait()
