@@ -55,23 +55,27 @@ local function claim_jobs(limit, lease_ms, worker, now)
     -- `turns` counts the lanes served since the flat set had its turn, across calls.
     local turns = math.max(0, whole(call('HGET', base .. 'meta', 'turns')) or 0)
     local flat_left = true
-    -- Each step claims a job, takes a lane out of the ring or finds the flat set empty. A ring that
-    -- a foreign hand has left untrue does none of it, and must not hold the server.
-    local steps = limit + 2 * lanes + 2
+    -- A step without a job takes a lane out of the ring or finds the flat set empty. In a ring that a
+    -- foreign hand has left untrue it does neither, and must not hold the server.
+    local steps = 2 * lanes + 2
     while #ids < limit and (lanes > 0 or flat_left) and steps > 0 do
-      steps = steps - 1
+      local popped = 0
       if flat_left and turns >= lanes then
         turns = 0
-        flat_left = take(base .. 'pending', lanes > 0 and 1 or limit - #ids) > 0
+        popped = take(base .. 'pending', lanes > 0 and 1 or limit - #ids)
+        flat_left = popped > 0
       else
         turns = turns + 1
         local group = call('LMOVE', base .. 'ring', base .. 'ring', 'LEFT', 'RIGHT')
         local weight = math.max(1, whole(call('HGET', base .. 'gweight', group)) or 1)
         local share = math.min(weight, limit - #ids, lane_headroom(group))
         if share > 0 then
-          take(lane_key(group), share)
+          popped = take(lane_key(group), share)
         end
         settle_ring(group)
+      end
+      if popped == 0 then
+        steps = steps - 1
       end
       lanes = call('LLEN', base .. 'ring')
     end

@@ -34,14 +34,9 @@ end
 
 local function append_history(row, entry)
   local history = row[6] and (row[6] .. '\n' .. entry) or entry
-  while #history > HISTORY_MAX do
-    local cut = string.find(history, '\n', 1, true)
-    if not cut then
-      break
-    end
-    history = string.sub(history, cut + 1)
-  end
-  return history
+  local over = #history - HISTORY_MAX
+  local cut = over > 0 and string.find(history, '\n', over, true)
+  return cut and string.sub(history, cut + 1) or history
 end
 
 local function settle_complete(id, token, result, keep, now)

@@ -112,7 +112,7 @@ def test_unique_answers_the_job_that_holds_the_key(site: Site) -> None:
         1j,
         [[[object()]]],
     ],
-    ids=repr,
+    ids=["object", "set", "bytes", "nan", "inf", "datetime", "key", "complex", "nested"],
 )
 def test_what_is_not_json_raises_and_sends_nothing(site: Site, argument: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
