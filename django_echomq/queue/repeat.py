@@ -63,6 +63,9 @@ class Definition:
         check_name(self.name, "a schedule")
         if (self.every_ms is None) == (self.cron is None):
             raise ValueError(f"schedule {self.name!r} needs either an interval or a cron line")
+        start, end = self.start_ms, self.end_ms
+        if start is not None and end is not None and start > end:
+            raise ValueError(f"schedule {self.name!r} ends before it starts")
         if self.catch_up not in ("skip", "all"):
             raise ValueError(f"catch_up is 'skip' or 'all', not {self.catch_up!r}")
         if self.lane is not None:
@@ -95,11 +98,13 @@ class Definition:
         """The tick to move to when the one at ``seen_ms`` is fired at ``now_ms``."""
         if self.catch_up == "skip":
             return self.after(max(seen_ms, now_ms), seen_ms)
-        missed = self.rhythm(seen_ms).latest_ms(seen_ms, now_ms, CATCH_UP_LIMIT)
+        until = now_ms if self.end_ms is None else min(now_ms, self.end_ms)
+        missed = self.rhythm(seen_ms).latest_ms(seen_ms, until, CATCH_UP_LIMIT)
         return self._within(missed[0]) if missed else self.after(seen_ms, seen_ms)
 
     def _within(self, tick: int | None) -> int | None:
-        return None if tick is None or (self.end_ms or tick) < tick else tick
+        over = tick is None or (self.end_ms is not None and self.end_ms < tick)
+        return None if over else tick
 
     def fields(self) -> list[Argument]:
         pairs: Mapping[str, Argument | None] = {

@@ -213,3 +213,22 @@ def test_100_000_jobs_from_8_processes_through_3_workers(
     done = lines(path)
     assert len(done) == 100_000
     assert len(set(done)) == 100_000
+
+
+def test_a_worker_stopped_past_its_lease(site: Site, command: Start, tmp_path: Path) -> None:
+    """Another worker finishes the job; the late end is refused and told, the books count one."""
+    path = tmp_path / "effects"
+    queue = site("fast")
+    result = tasks.fast_record.enqueue(str(path), "job", 1.0)
+    frozen = command("echomq_worker", "fast", "--threads", "1")
+    wait_until(lambda: len(lines(path)) == 1, "the job to start")
+    frozen.signal(signal.SIGSTOP)
+    other = command("echomq_worker", "fast", "--threads", "1")
+    wait_until(lambda: queue.jobs.state(result.id) == "completed", "the other to finish it")
+    frozen.signal(signal.SIGCONT)
+    frozen.until("was no longer this worker's")
+    for each in (frozen, other):
+        each.signal(signal.SIGTERM)
+        assert each.wait() == 0, each.output()
+    counts = queue.metrics.counts("completed", "failed", "active", "pending")
+    assert counts == {"completed": 1, "failed": 0, "active": 0, "pending": 0}

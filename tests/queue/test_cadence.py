@@ -88,11 +88,11 @@ class Line:
     @property
     def possible(self) -> bool:
         # A day of the year 2000 that is named by number; days of the week come round anyhow.
-        starts = (date(2000, 1, 1) + timedelta(days=n) for n in range(366))
+        leap_year = (date(2000, 1, 1) + timedelta(days=n) for n in range(366))
         _, _, days, _, weekdays = self.text.split()
         if not (days.startswith("*") or weekdays.startswith("*")):
             return True
-        return any(day.day in self.days and day.month in self.months for day in starts)
+        return any(day.day in self.days and day.month in self.months for day in leap_year)
 
 
 Part = tuple[str, frozenset[int]]

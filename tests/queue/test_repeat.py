@@ -289,6 +289,8 @@ def test_a_name_without_a_record_is_dropped(queue: Queue, raw: redis.Redis) -> N
         ({"every": 1, "priority": 101}, ValueError),
         ({"every": 1, "start": datetime(2026, 1, 1)}, ValueError),  # noqa: DTZ001
         ({"every": 1, "payload": 5}, TypeError),
+        ({"cron": 5}, TypeError),
+        ({"every": 1, "start": 10, "end": 5}, ValueError),
     ],
     ids=repr,
 )
@@ -347,3 +349,9 @@ def test_a_parked_promoter_learns_of_the_next_run(
     assert tick.next_run_ms is not None
     assert tick.next_run_ms <= 200
     assert tick.next_ms == tick.next_run_ms
+
+
+def test_an_end_that_passed_in_an_outage_still_has_its_ticks_made_up_for() -> None:
+    ended = definition("a", every_ms=1_000, end_ms=3_600_000, catch_up="all")
+    assert ended.following(1_000_000, 7_200_000) == 3_501_000
+    assert ended.following(3_600_000, 7_200_000) is None

@@ -46,14 +46,18 @@ class Proxy:
         with self._lock:
             self._refusals += times
 
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+    def cut(self) -> None:
+        """Cuts every connection that is open now."""
         with self._lock:
             for each in self._open:
                 with contextlib.suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
         for thread in self._threads:
             thread.join(10)
 
