@@ -4,7 +4,7 @@
 #   PYTHON       the interpreter it is made with (default: the newest one on PATH)
 #   DJANGO       a version to install, such as DJANGO='Django==5.2.*' (default: the newest)
 #   ARGS         arguments of `make demo`
-#   PYTEST_ARGS  arguments of pytest, such as PYTEST_ARGS='-n 2 -m "not slow"'
+#   PYTEST_ARGS  arguments of pytest, such as PYTEST_ARGS='-m "not slow"' (default: -n 4)
 #   LINT=0       `make test` without ruff and import-linter
 #   MYPY=0       `make test` without mypy
 
@@ -14,7 +14,8 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV ?= .venv
 DJANGO ?=
 ARGS ?=
-PYTEST_ARGS ?=
+# Many tests wait for processes and clocks, so more of them than processors run side by side.
+PYTEST_ARGS ?= -n 4
 LINT ?= 1
 MYPY ?= 1
 
