@@ -17,7 +17,14 @@ from django_echomq.queue.backoff import Exponential
 from django_echomq.queue.cancel import Cancelled, CancelToken
 from django_echomq.wire.client import Client
 from django_echomq.wire.endpoint import WIRE_VERSION
-from django_echomq.wire.errors import JobGone, JobLocked, StaleToken, WrongKind
+from django_echomq.wire.errors import (
+    ActiveJobs,
+    JobGone,
+    JobLocked,
+    NotPaused,
+    StaleToken,
+    WrongKind,
+)
 from django_echomq.wire.ids import process_mint
 from tests.conftest import wait_until
 
@@ -304,6 +311,36 @@ def test_reap_group(queue: Queue) -> None:
     assert queue.jobs.state(mine) == "pending"
     assert queue.jobs.state(other) == "active"
     assert only(queue.jobs.claim()).attempts == 2
+
+
+def test_drain(queue: Queue, raw: redis.Redis) -> None:
+    held = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.claim()
+    ids = [queue.jobs.enqueue(b"x").job_id for _ in range(3)]
+    assert queue.admin.drain() == 3
+    assert not any(raw.exists(queue.keys.job(job_id)) for job_id in ids)
+    assert queue.jobs.state(held) == "active"
+
+
+def test_obliterate(queue: Queue, raw: redis.Redis) -> None:
+    queue.jobs.enqueue(b"x")
+    with pytest.raises(NotPaused):
+        queue.admin.obliterate()
+    assert queue.metrics.counts("pending") == {"pending": 1}
+    queue.admin.pause()
+    assert queue.admin.obliterate() == 1
+    assert not any(queue.metrics.counts().values())
+
+
+def test_obliterate_grouped(queue: Queue, raw: redis.Redis) -> None:
+    for lane in ("a", "b"):
+        queue.jobs.enqueue_many([b"x"] * 3, lane=lane)
+    queue.jobs.claim(2)
+    queue.admin.pause()
+    with pytest.raises(ActiveJobs):
+        queue.admin.obliterate()
+    assert queue.admin.obliterate(force=True) == 6
+    assert raw.keys(queue.keys.base + b"*") == []
 
 
 def test_unknown_state(queue: Queue, raw: redis.Redis) -> None:

@@ -1,0 +1,28 @@
+"""What a waiting job costs the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+from django_echomq.queue import Queue
+
+
+def test_a_waiting_job_costs_at_most_320_bytes(
+    make_queue: Callable[..., Queue], raw: redis.Redis
+) -> None:
+    queue, jobs = make_queue(), 100_000
+    queue.jobs.enqueue(b"x" * 60)
+
+    def used() -> int:
+        info: Any = raw.info("memory")
+        return int(info["used_memory"])
+
+    before = used()
+    queue.jobs.enqueue_many([b"x" * 60] * jobs)
+    cost = (used() - before) / jobs
+    print(f"{cost:.0f} bytes per waiting job")  # noqa: T201 - the figure is worth seeing
+    assert cost <= 320
+    queue.admin.drain()
