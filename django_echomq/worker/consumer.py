@@ -82,6 +82,12 @@ class _Served:
         self.retries_until = 0.0
         self.told = ""
 
+    def next_at(self) -> float:
+        """When the server is to be asked next."""
+        if self.call or self.finished:
+            return self.rest_until
+        return max(self.tick_at, self.rest_until)
+
     def ask(self, limit: int, worker: str) -> Call:
         self.sent, self.finished = self.finished[:_SETTLE_BATCH], self.finished[_SETTLE_BATCH:]
         self.asked = limit
@@ -256,15 +262,13 @@ class Worker:
 
     def _wait(self, now: float, give_up_at: float) -> float:
         """Parks where slots are free, and answers how long the inbox may stay empty."""
-        until = min(now + BEAT, give_up_at, *(s.tick_at for s in self._served.values()))
+        until = min(now + BEAT, give_up_at, *(s.next_at() for s in self._served.values()))
         if self._pool.waiting:
             until = min(until, self._line_since + _AHEAD_AT_MOST)
-        if not self._stops:
-            until = min(until, *(max(s.tick_at, s.rest_until) for s in self._served.values()))
-            if self._in_hand < self._threads and not self._away_since:
-                for parking in self._parkings:
-                    if not parking.asked:
-                        parking.ask(max(0.001, until - now))
+        if not self._stops and self._in_hand < self._threads and not self._away_since:
+            for parking in self._parkings:
+                if not parking.asked:
+                    parking.ask(max(0.001, until - now))
         return max(0.0, until - now)
 
     def _collect(self, seconds: float) -> None:

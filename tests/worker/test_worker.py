@@ -224,3 +224,21 @@ def test_a_lane_with_a_foreign_weight_holds_nobody(
     queue.jobs.enqueue(b"x", lane="acme")
     queue.jobs.enqueue(b"x")
     assert len(queue.jobs.claim(10)) == 2
+
+
+def test_a_worker_whose_server_is_away_does_not_spin(queue: Queue) -> None:
+    away = Queue(queue.name, Client(Endpoint.from_url("redis://127.0.0.1:1/0"), retry_for=0.0))
+    worker = Worker([away], complete, name="w")
+    waits = 0
+    wait = worker._wait
+
+    def counted(now: float, give_up_at: float) -> float:
+        nonlocal waits
+        waits += 1
+        return wait(now, give_up_at)
+
+    worker._wait = counted  # type: ignore[method-assign]
+    end = time.monotonic() + 1.0
+    with running(worker):
+        wait_until(lambda: time.monotonic() > end, "a second")
+        assert waits < 50
