@@ -83,15 +83,21 @@ local function settle_retry(id, token, delay_ms, max_attempts, reason, entry, ke
   return 'scheduled'
 end
 
+-- Takes back a job that is to go on waiting; one that was asked to be cancelled ends instead.
+local function take_back_to_wait(id, token, keep, now)
+  local row, verdict = take_back(id, token)
+  if row and row[7] then
+    conclude_cancelled(id, row[3], row[7], keep, now)
+    return nil, 'cancelled'
+  end
+  return row, verdict
+end
+
 -- Parks a job in hand until a time of its worker's choosing; the attempt does not count.
 local function settle_delay(id, token, score, keep, now)
-  local row, verdict = take_back(id, token)
+  local row, verdict = take_back_to_wait(id, token, keep, now)
   if not row then
     return verdict
-  end
-  if row[7] then
-    conclude_cancelled(id, row[3], row[7], keep, now)
-    return 'cancelled'
   end
   call('HSET', row_key(id), 'state', 'scheduled')
   bump(id, 'attempts_base')
@@ -101,13 +107,9 @@ end
 
 -- Gives the job back to where it came from; the attempt does not count.
 local function settle_release(id, token, keep, now)
-  local row, verdict = take_back(id, token)
+  local row, verdict = take_back_to_wait(id, token, keep, now)
   if not row then
     return verdict
-  end
-  if row[7] then
-    conclude_cancelled(id, row[3], row[7], keep, now)
-    return 'cancelled'
   end
   call('HSET', row_key(id), 'state', 'pending')
   bump(id, 'attempts_base')
