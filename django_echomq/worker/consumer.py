@@ -193,7 +193,8 @@ class Worker:
         ]
         try:
             end = self._loop()
-            self._leave()
+            if self._away_since is None:
+                self._leave()
             return end
         finally:
             for parking in self._parkings:
@@ -252,7 +253,10 @@ class Worker:
             self._collect(self._wait(now, give_up_at))
 
     def _finished(self, now: float) -> bool:
-        if self._in_hand or any(s.finished or s.call for s in self._served.values()):
+        if self._in_hand or any(s.finished or s.sent for s in self._served.values()):
+            return False
+        # With nothing to settle, a stop does not wait for a server that is away.
+        if any(s.call for s in self._served.values()) and not (self._stops and self._away_since):
             return False
         if self._stops or self._left <= 0:
             return True

@@ -226,9 +226,11 @@ def test_a_lane_with_a_foreign_weight_holds_nobody(
     assert len(queue.jobs.claim(10)) == 2
 
 
-def test_a_worker_whose_server_is_away_does_not_spin(queue: Queue) -> None:
+def test_a_worker_whose_server_is_away_neither_spins_nor_keeps_a_stop_waiting(
+    queue: Queue,
+) -> None:
     away = Queue(queue.name, Client(Endpoint.from_url("redis://127.0.0.1:1/0"), retry_for=0.0))
-    worker = Worker([away], complete, name="w")
+    worker = Worker([away], complete, name="w", grace=1_000)
     waits = 0
     wait = worker._wait
 
