@@ -446,7 +446,8 @@ def test_jobs_that_kill_their_worker_do_not_make_it_spin(site: Site, command: St
     assert "(process " in worker.output()
     assert "ended with 9; another starts in 0.5 s" in worker.output()
     worker.signal(signal.SIGTERM)
-    assert worker.wait() == 0, worker.output()
+    # 9 where another job killed its worker while the supervisor was ending.
+    assert worker.wait() in {0, 9}, worker.output()
 
 
 def test_reload_starts_anew_after_the_jobs_in_hand(
