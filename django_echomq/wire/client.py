@@ -237,7 +237,7 @@ class Client:
         for _ in range(_HEAL_ROUNDS):
             missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             if not missing:
-                break
+                return replies
             # A restarted, flushed or promoted server forgot the texts; only what it did not run
             # is sent again.
             texts = {calls[i].script for i in missing}
@@ -245,6 +245,12 @@ class Client:
             again = yield from self._patiently(loads + [calls[i].command for i in missing])
             for i, reply in zip(missing, again[len(loads) :], strict=True):
                 replies[i] = reply
+        # Flushed again and again: the whole text cannot be unknown.
+        for i, reply in enumerate(replies):
+            if isinstance(reply, NoScriptError):
+                call = calls[i]
+                whole = ("EVAL", call.script.text, 1, call.base, *call.args)
+                (replies[i],) = yield from self._patiently([whole])
         return replies
 
     def _patiently(self, commands: list[Command]) -> Steps[list[Reply]]:
