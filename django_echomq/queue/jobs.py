@@ -432,8 +432,9 @@ class Jobs:
                 flat[i + 4].decode("utf-8", "backslashreplace") or None,
                 int(flat[i + 3]),
                 flat[i + 5],
+                int(flat[i + 6]),
             )
-            for i in range(0, len(flat), 6)
+            for i in range(0, len(flat), 7)
         ]
         return Exchange(
             [Settled(word.decode()) for word in words],

@@ -44,6 +44,7 @@ class Claim:
         lane: where it came from, ``None`` for the flat set.
         attempt: which try of its budget this is, from 1. A released claim does not count.
         history: what the row says of earlier attempts, one line of JSON each.
+        stalled: how often its lease has lapsed before.
     """
 
     job_id: str
@@ -52,6 +53,7 @@ class Claim:
     lane: str | None = None
     attempt: int = 0
     history: bytes = field(default=b"", repr=False)
+    stalled: int = 0
 
 
 class Settled(StrEnum):

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -35,7 +39,7 @@ from .compat import (
 )
 from .context import EchoTaskContext, _current
 from .envelope import Envelope, dumps, to_json
-from .isolated import Children, TaskFailed, _Answer, _Ask
+from .isolated import ChildDied, Children, TaskFailed, _Answer, _Ask
 from .registry import lookup
 from .results import EchoTaskResult, errors_of, fresh_result, workers_of
 from .task import EchoTask
@@ -52,23 +56,34 @@ _REASON_MAX = 500
 class Runner:
     """Runs jobs for a worker; one instance serves all its threads.
 
+    A coroutine task leaves its thread at once and runs on an event loop beside others.
+
     Args:
         worker: the worker's name, kept with each attempt.
         isolate: call every task in a child process, not only those that ask for it.
         max_memory_mib: of a child process.
+        coroutines: how many coroutines run at once without holding a thread.
     """
 
     def __init__(
-        self, worker: str, *, isolate: bool = False, max_memory_mib: float | None = None
+        self,
+        worker: str,
+        *,
+        isolate: bool = False,
+        max_memory_mib: float | None = None,
+        coroutines: int = 100,
     ) -> None:
         self._worker = worker
         self._isolate = isolate
         self._children = Children(worker, max_memory_mib)
         self._loop = LoopThread()
+        self._places = threading.Semaphore(coroutines)
         self._timeouts = Timeouts()
+        self._ends: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        threading.Thread(target=self._end, name=f"{worker}-ends", daemon=True).start()
 
-    def __call__(self, hand: Hand) -> Settlement:
-        """Runs a job to its end."""
+    def __call__(self, hand: Hand) -> Settlement | None:
+        """Runs a job to its end; ``None`` where it goes on as a coroutine."""
         close_old_connections()
         try:
             return self._run(hand)
@@ -76,19 +91,19 @@ class Runner:
             reset_queries()
             close_old_connections()
 
-    def _run(self, hand: Hand) -> Settlement:
-        claim, jobs = hand.claim, hand.queue.jobs
+    def _run(self, hand: Hand) -> Settlement | None:
+        claim = hand.claim
         attempt = _Attempt(hand, self._worker)
         try:
             envelope = Envelope.decode(claim.payload)
         except BadPayload as error:
             return attempt.failed(error, budget=0)
+        hand.task = envelope.task[:200]
         task = lookup(envelope.task)
         if task is None:
             # A deploy that knows the task may be on its way.
-            name = envelope.task[:200]
             return attempt.failed(
-                UnknownTask(f"no task named {name!r} is registered in this worker")
+                UnknownTask(f"no task named {hand.task!r} is registered in this worker")
             )
         try:
             policy = _Policy.of(task, envelope, hand.queue)
@@ -109,56 +124,147 @@ class Runner:
             worker_ids=[*workers_of(earlier), self._worker],
         )
         task_started.send_robust(sender=EchoMQBackend, task_result=result)
+        run = _Run(attempt, policy, result, _on_last_chance(hand))
         try:
             hand.token.raise_if_cancelled()
-            value = to_json(self._call(task, hand, result, policy.timeout))
-        except BaseException as error:
-            if isinstance(error, HandlerTimedOut) or _stopped(error, hand):
-                if hand.token.cause in (Cause.SHUTDOWN, Cause.LEASE_LOST):
-                    return jobs.giving_back(claim)
-                if hand.token.cause is not Cause.TIMEOUT:
-                    reason = hand.token.reason or str(error) or "cancelled"
-                    _finish(result, error)
-                    return jobs.cancellation(claim, reason)
-                error = TaskTimeout(f"ran for longer than {policy.timeout:g} s").with_traceback(
-                    error.__traceback__
+            if self._isolate or run.suspect or (isinstance(task, EchoTask) and task.isolate):
+                limit = self._timeouts.limit(hand.token, policy.timeout, interrupt=False)
+                value = self._children.call(
+                    hand, task.module_path, result.args, result.kwargs, limit
                 )
-            settlement = attempt.failed(error, policy.budget, policy.curve)
-            if attempt.last:
-                _finish(result, error)
-            return settlement
+            elif inspect.iscoroutinefunction(task.func) and self._places.acquire(blocking=False):
+                self._start(task, hand, run)
+                return None
+            else:
+                interrupt = not inspect.iscoroutinefunction(task.func)
+                with self._timeouts.limit(hand.token, policy.timeout, interrupt):
+                    value = _call(task, hand, result, self._loop)
+        except BaseException as error:
+            return run.raised(error)
+        return run.returned(value)
+
+    def _start(self, task: Task[..., Any], hand: Hand, run: _Run) -> None:
+        """Starts a coroutine task, which settles when it has ended."""
+        limit = self._timeouts.limit(hand.token, run.policy.timeout, interrupt=False)
+
+        def settle(value: Any, error: BaseException | None) -> None:
+            settlement = run.returned(value) if error is None else run.raised(error)
+            assert hand.later is not None, "a worker's"
+            hand.later(hand, settlement)
+
+        def ended(value: Any, error: BaseException | None) -> None:
+            limit.__exit__(None, None, None)
+            self._places.release()
+            # Receivers of signals may block, which the loop must not.
+            self._ends.put(lambda: settle(value, error))
+
+        limit.__enter__()
+        with _as_current(task, hand, run.result) as call:
+            self._loop.start(call(), hand.token, ended)
+
+    def _end(self) -> None:
+        while settle := self._ends.get():
+            close_old_connections()
+            try:
+                settle()
+            except BaseException:
+                logger.exception("A coroutine's end could not be told")
+            finally:
+                reset_queries()
+                close_old_connections()
+
+    def close(self) -> None:
+        """Ends the child processes and the thread that are not in use."""
+        self._children.close()
+        self._ends.put(None)
+
+
+def _on_last_chance(hand: Hand) -> bool:
+    """Whether one more lapse of its lease would bury the job.
+
+    Jobs that were in hand beside one that kills its worker lapse with it. Apart from each other,
+    in child processes, the innocent complete.
+    """
+    return hand.claim.stalled >= max(1, hand.queue.options.max_stalled - 1)
+
+
+class _Run:
+    """One call of a task, and how its end is settled and told."""
+
+    def __init__(
+        self, attempt: _Attempt, policy: _Policy, result: EchoTaskResult, suspect: bool
+    ) -> None:
+        self.attempt = attempt
+        self.policy = policy
+        self.result = result
+        self.suspect = suspect
+
+    def returned(self, value: Any) -> Settlement:
+        try:
+            value = to_json(value)
+            body = dumps(value)
+        except Exception as error:
+            return self.raised(error)
+        hand, result = self.attempt.hand, self.result
         object.__setattr__(result, "_return_value", value)
         object.__setattr__(result, "status", TaskResultStatus.SUCCESSFUL)
         object.__setattr__(result, "finished_at", datetime.now(UTC))
+        if logger.isEnabledFor(logging.INFO):
+            logger.info(
+                "Job %s of queue %s completed: %s",
+                hand.claim.job_id,
+                hand.queue.name,
+                hand.task,
+                extra=hand.extra(),
+            )
         task_finished.send_robust(sender=EchoMQBackend, task_result=result)
-        return jobs.completion(claim, dumps(value))
+        return hand.queue.jobs.completion(hand.claim, body)
 
-    def _call(
-        self, task: Task[..., Any], hand: Hand, result: EchoTaskResult, timeout: float | None
-    ) -> Any:
-        if self._isolate or (isinstance(task, EchoTask) and task.isolate):
-            limit = self._timeouts.limit(hand.token, timeout, interrupt=False)
-            return self._children.call(hand, task.module_path, result.args, result.kwargs, limit)
-        interrupt = not inspect.iscoroutinefunction(task.func)
-        with self._timeouts.limit(hand.token, timeout, interrupt):
-            return _call(task, hand, result, self._loop)
+    def raised(self, error: BaseException) -> Settlement:
+        hand, policy = self.attempt.hand, self.policy
+        jobs, claim, token = hand.queue.jobs, hand.claim, hand.token
+        if isinstance(error, HandlerTimedOut) or _stopped(error, hand):
+            if token.cause in (Cause.SHUTDOWN, Cause.LEASE_LOST):
+                return jobs.giving_back(claim)
+            if token.cause is not Cause.TIMEOUT:
+                reason = token.reason or str(error) or "cancelled"
+                _finish(self.result, error)
+                return jobs.cancellation(claim, reason)
+            error = TaskTimeout(f"ran for longer than {policy.timeout:g} s").with_traceback(
+                error.__traceback__
+            )
+        if self.suspect and isinstance(error, ChildDied):
+            settlement = self.attempt.failed(error, 0, reason="stalled")
+        else:
+            settlement = self.attempt.failed(error, policy.budget, policy.curve)
+        if self.attempt.last:
+            _finish(self.result, error)
+        return settlement
 
-    def close(self) -> None:
-        """Ends the child processes that are not in use."""
-        self._children.close()
 
-
-def _call(task: Task[..., Any], hand: Hand, result: EchoTaskResult, loop: LoopThread) -> Any:
+@contextmanager
+def _as_current(
+    task: Task[..., Any], hand: Hand, result: EchoTaskResult
+) -> Iterator[Callable[[], Any]]:
+    """Makes the job the current one, and answers its call."""
     context = EchoTaskContext(task_result=result, hand=hand)
     args = (context, *result.args) if task.takes_context else result.args
     current = _current.set(context)
     try:
         if inspect.iscoroutinefunction(task.func):
-            call = _with_database_hygiene(task.func, args, result.kwargs)
-            return loop.run(call, hand.token)
-        return task.func(*args, **result.kwargs)
+            yield partial(_with_database_hygiene, task.func, args, result.kwargs)
+        else:
+            yield partial(task.func, *args, **result.kwargs)
     finally:
         _current.reset(current)
+
+
+def _call(task: Task[..., Any], hand: Hand, result: EchoTaskResult, loop: LoopThread) -> Any:
+    with _as_current(task, hand, result) as call:
+        value = call()
+        if inspect.iscoroutinefunction(task.func):
+            value = loop.run(value, hand.token)
+        return value
 
 
 _child_loop = LoopThread()
@@ -246,17 +352,21 @@ class _Attempt:
     """One try of a job, and how its failure is told."""
 
     def __init__(self, hand: Hand, worker: str) -> None:
-        self.queue = hand.queue
-        self.claim = hand.claim
+        self.hand = hand
         self.worker = worker
         self.started = datetime.now(UTC)
         self.last = False
 
     def failed(
-        self, error: BaseException, budget: int | None = None, curve: Backoff | None = None
+        self,
+        error: BaseException,
+        budget: int | None = None,
+        curve: Backoff | None = None,
+        reason: str = "",
     ) -> Settlement:
         """Settles as failed: retried on the curve within the budget, else dead."""
-        claim, options = self.claim, self.queue.options
+        queue, claim = self.hand.queue, self.hand.claim
+        options = queue.options
         budget = options.max_attempts if budget is None else budget
         if isinstance(error, Discard):
             budget = 0
@@ -264,7 +374,7 @@ class _Attempt:
         delay: Duration = (curve or options.backoff).delay_ms(max(1, claim.attempt)) / 1000
         if isinstance(error, Retry) and error.delay is not None:
             delay = error.delay
-        reason = _reason(error)
+        reason = reason or _reason(error)
         entry = {
             "attempt": claim.attempt,
             "token": claim.attempts,
@@ -278,13 +388,14 @@ class _Attempt:
             logging.ERROR if self.last else logging.WARNING,
             "Job %s of queue %s, attempt %d: %s; %s",
             claim.job_id,
-            self.queue.name,
+            queue.name,
             claim.attempt,
             reason,
             "dead" if self.last else f"next try in {delay} s",
             exc_info=None if isinstance(error, _PLAIN) else error,
+            extra=self.hand.extra(),
         )
-        return self.queue.jobs.failure(claim, delay, budget, reason, history=dumps(entry))
+        return queue.jobs.failure(claim, delay, budget, reason, history=dumps(entry))
 
 
 def _finish(result: EchoTaskResult, error: BaseException) -> None:

@@ -56,12 +56,24 @@ class Stopped(Enum):
     GAVE_BACK = "gave back"
 
 
-class _Done(NamedTuple):
-    """A job that a thread has finished."""
+class _End(NamedTuple):
+    """How a job in hand ends."""
 
-    served: _Served
+    hand: Hand
     settlement: Settlement
+
+
+class _Left(NamedTuple):
+    """A thread is free again."""
+
     seconds: float
+    end: _End | None  # None where the job goes on elsewhere
+
+
+class _Late(NamedTuple):
+    """A job that went on elsewhere has ended."""
+
+    end: _End
 
 
 class _Served:
@@ -70,10 +82,10 @@ class _Served:
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.slot = queue.client.take_slot()
-        self.finished: list[Settlement] = []
+        self.finished: list[_End] = []
         # A call whose answer is not known yet; nothing else is asked before it is answered.
         self.call: Call | None = None
-        self.sent: list[Settlement] = []
+        self.sent: list[_End] = []
         self.asked = 0
         # Whether the queue may have more than was claimed.
         self.more = True
@@ -91,8 +103,12 @@ class _Served:
     def ask(self, limit: int, worker: str) -> Call:
         self.sent, self.finished = self.finished[:_SETTLE_BATCH], self.finished[_SETTLE_BATCH:]
         self.asked = limit
-        self.call = self.queue.jobs.exchange_call(self.slot, self.sent, limit, worker)
+        self.call = self.settling(self.sent, limit, worker)
         return self.call
+
+    def settling(self, ends: Sequence[_End], limit: int, worker: str) -> Call:
+        settlements = [end.settlement for end in ends]
+        return self.queue.jobs.exchange_call(self.slot, settlements, limit, worker)
 
 
 class Worker:
@@ -100,8 +116,9 @@ class Worker:
 
     Args:
         queues: the queues, in any number and on any servers.
-        handler: runs a job; called on one of the worker's threads.
-        threads: handlers that run at once.
+        handler: runs a job; called on one of the worker's threads. Where it answers ``None`` the
+            job goes on elsewhere, and its thread is free for another.
+        threads: handlers that hold a thread at once.
         name: unique among live workers; rows in hand carry it.
         grace: seconds that jobs in hand get to finish after :meth:`stop`.
         burst: end when nothing is left to claim and no retry of this worker's is outstanding;
@@ -139,11 +156,14 @@ class Worker:
         self._burst = burst
         self._left = math.inf if max_jobs is None else max_jobs
         self._promoter = promoter
-        self._inbox: SimpleQueue[_Done | tuple[Parking, Queue | None] | None] = SimpleQueue()
+        self._inbox: SimpleQueue[_Left | _Late | tuple[Parking, Queue | None] | None] = (
+            SimpleQueue()
+        )
         self._signals = 0
         self._told_to_stop = False
         self._told = False
         self._in_hand = 0
+        self._elsewhere = 0  # of those in hand, those that hold no thread
         self._run_time = _LONG
         self._line_since = 0.0
         self._finished_since = 0.0
@@ -159,6 +179,11 @@ class Worker:
         and gives them back. May be called from a signal handler."""
         self._signals += 1
         self._inbox.put(None)
+
+    @property
+    def told_to_stop(self) -> bool:
+        """Whether somebody told this worker, by its name, to stop."""
+        return self._told_to_stop
 
     @property
     def _stops(self) -> int:
@@ -211,11 +236,14 @@ class Worker:
             settlement = self._handler(hand)
         except BaseException as error:
             # The handler answers for what jobs raise; this is a fault of its own.
-            logger.exception("Running job %s failed", claim.job_id)
+            logger.exception("Running job %s failed", claim.job_id, extra=hand.extra())
             delay_ms = options.backoff.delay_ms(max(1, claim.attempt))
             settlement = hand.queue.jobs.failure(claim, delay_ms / 1000, error=repr(error))
-        served = self._served[hand.queue]
-        self._inbox.put(_Done(served, settlement, time.perf_counter() - started))
+        end = None if settlement is None else _End(hand, settlement)
+        self._inbox.put(_Left(time.perf_counter() - started, end))
+
+    def _ended_elsewhere(self, hand: Hand, settlement: Settlement) -> None:
+        self._inbox.put(_Late(_End(hand, settlement)))
 
     # The loop
 
@@ -269,7 +297,8 @@ class Worker:
         until = min(now + BEAT, give_up_at, *(s.next_at() for s in self._served.values()))
         if self._pool.waiting:
             until = min(until, self._line_since + _AHEAD_AT_MOST)
-        if not self._stops and self._in_hand < self._threads and not self._away_since:
+        held = self._in_hand - self._elsewhere
+        if not self._stops and held < self._threads and not self._away_since:
             for parking in self._parkings:
                 if not parking.asked:
                     parking.ask(max(0.001, until - now))
@@ -281,12 +310,15 @@ class Worker:
         try:
             event = inbox.get(timeout=seconds) if seconds > 0 else inbox.get_nowait()
             while True:
-                if isinstance(event, _Done):
-                    if not event.served.finished:
-                        self._finished_since = time.monotonic()
-                    event.served.finished.append(event.settlement)
-                    self._in_hand -= 1
+                if isinstance(event, _Left):
                     self._run_time += (event.seconds - self._run_time) / 16
+                    if event.end:
+                        self._note_end(event.end)
+                    else:
+                        self._elsewhere += 1
+                elif isinstance(event, _Late):
+                    self._elsewhere -= 1
+                    self._note_end(event.end)
                 elif event is not None:
                     parking, queue = event
                     parking.asked = False
@@ -295,6 +327,13 @@ class Worker:
                 event = inbox.get_nowait()
         except Empty:
             pass
+
+    def _note_end(self, end: _End) -> None:
+        served = self._served[end.hand.queue]
+        if not served.finished:
+            self._finished_since = time.monotonic()
+        served.finished.append(end)
+        self._in_hand -= 1
 
     def _lingering(self, now: float) -> bool:
         """Whether what has finished should wait for more of it before the server is asked."""
@@ -315,13 +354,14 @@ class Worker:
         """Gives back what was claimed ahead and has not started."""
         self._run_time = _LONG
         for hand in self._pool.withdraw():
-            self._served[hand.queue].finished.append(hand.queue.jobs.giving_back(hand.claim))
+            end = _End(hand, hand.queue.jobs.giving_back(hand.claim))
+            self._served[hand.queue].finished.append(end)
             self._in_hand -= 1
             self._left += 1
             self.claimed -= 1
 
     def _slots(self) -> int:
-        """How many jobs may be in hand: one per thread, and what is claimed ahead."""
+        """How many jobs may hold or await a thread: one per thread, and what is claimed ahead."""
         ahead = self._threads * min(1.0, _AHEAD / max(self._run_time, 1e-9))
         return self._threads + int(ahead)
 
@@ -338,7 +378,7 @@ class Worker:
             if now >= served.rest_until and (served.finished or share):
                 call = served.ask(share, self.name)
                 # From here on their leases end for a good reason.
-                self._leases.drop(served.queue, [s.claim for s in served.sent])
+                self._leases.drop(served.queue, [end.hand.claim for end in served.sent])
                 calls.append((served, call, False))
             if now >= served.tick_at and now >= served.rest_until:
                 served.tick_at = now + BEAT
@@ -350,7 +390,8 @@ class Worker:
     def _shares(self, now: float) -> dict[_Served, int]:
         """Free slots, dealt out among the queues that may have more, each in turn first."""
         asked = sum(s.asked for s in self._served.values() if s.call)
-        free = int(min(self._slots() - self._in_hand - asked, self._left, BATCH))
+        held = self._in_hand - self._elsewhere
+        free = int(min(self._slots() - held - asked, self._left, BATCH))
         if self._stops or self._quiet or free <= 0:
             return {}
         hungry = [s for s in self._served.values() if s.more and not s.call and now >= s.rest_until]
@@ -409,19 +450,20 @@ class Worker:
         sent, served.sent, served.call = served.sent, [], None
         if len(sent) == 1:
             # Its lease lapses, and the sweep decides.
-            logger.error("Job %s could not be settled: %s", sent[0].claim.job_id, error)
+            hand = sent[0].hand
+            logger.error(
+                "Job %s could not be settled: %s", hand.claim.job_id, error, extra=hand.extra()
+            )
         elif sent:
             # One of them is in the way; alone, each stands for itself.
             served.rest_until = 0.0
-            for settlement in sent:
-                served.sent = [settlement]
+            for n, end in enumerate(sent, 1):
+                served.sent = [end]
                 served.asked = 0
-                served.call = served.queue.jobs.exchange_call(
-                    served.slot, served.sent, 0, self.name
-                )
+                served.call = served.settling(served.sent, 0, self.name)
                 self._exchange([(served, served.call, False)])
                 if served.call:
-                    served.finished += sent[sent.index(settlement) + 1 :]
+                    served.finished += sent[n:]
                     return
         else:
             logger.error("Claiming from queue %s failed: %s", served.queue.name, error)
@@ -517,7 +559,7 @@ class Worker:
         exchange = queue.jobs.exchange_answer(reply)
         served.call, served.sent, served.asked = None, [], 0
         if sent:
-            for settlement, word in zip(sent, exchange.settled, strict=True):
+            for (hand, settlement), word in zip(sent, exchange.settled, strict=True):
                 if word is Settled.SCHEDULED:
                     due = time.monotonic() + float(settlement.args[0]) / 1000
                     served.retries_until = max(served.retries_until, due)
@@ -528,6 +570,7 @@ class Worker:
                         queue.name,
                         settlement.verb,
                         word.value,
+                        extra=hand.extra(),
                     )
         if asked:
             claims = exchange.claims
@@ -537,7 +580,7 @@ class Worker:
                 self._left -= len(claims)
                 self._in_hand += len(claims)
                 self._line_since = time.monotonic()
-                hands = [Hand(queue, claim) for claim in claims]
+                hands = [Hand(queue, claim, later=self._ended_elsewhere) for claim in claims]
                 self._leases.add(hands)
                 self._pool.submit(hands)
         self._due_in(served, exchange.next_due_ms)
@@ -547,16 +590,18 @@ class Worker:
         self._collect(0.0)
         given = 0
         for served in self._served.values():
-            held = [hand.claim for hand in self._leases.hands(served.queue)]
-            settlements = served.sent + served.finished
-            settled = {settlement.claim.job_id for settlement in settlements}
-            open_claims = [claim for claim in held if claim.job_id not in settled]
-            given += len(open_claims)
-            settlements += [served.queue.jobs.giving_back(claim) for claim in open_claims]
+            ends = served.sent + served.finished
+            settled = {end.hand.claim.job_id for end in ends}
+            still_open = [
+                _End(hand, served.queue.jobs.giving_back(hand.claim))
+                for hand in self._leases.hands(served.queue)
+                if hand.claim.job_id not in settled
+            ]
+            given += len(still_open)
+            ends += still_open
             try:
-                for start in range(0, len(settlements), _SETTLE_BATCH):
-                    part = settlements[start : start + _SETTLE_BATCH]
-                    call = served.queue.jobs.exchange_call(served.slot, part, 0, self.name)
+                for start in range(0, len(ends), _SETTLE_BATCH):
+                    call = served.settling(ends[start : start + _SETTLE_BATCH], 0, self.name)
                     served.queue.drive(served.queue.client.run(call))
             except (*LOST, EchoMQError) as error:
                 logger.error(

@@ -96,5 +96,6 @@ class LeaseKeeper:
                 "refused",
                 hand.claim.job_id,
                 queue.name,
+                extra=hand.extra(),
             )
             hand.token.cancel("lease lost", Cause.LEASE_LOST)

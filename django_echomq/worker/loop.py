@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeAlias, TypeVar
 
 from ..queue.cancel import CancelToken
 
 T = TypeVar("T")
+_End: TypeAlias = tuple[T | None, BaseException | None]
 
 
 class LoopThread:
@@ -28,26 +30,36 @@ class LoopThread:
         Raises:
             BaseException: what the coroutine raised.
         """
-        value, error = asyncio.run_coroutine_threadsafe(
-            _guarded(coroutine, token), self._start()
-        ).result()
+        value, error = self._begin(coroutine, token).result()
         if error is not None:
             raise error
         return value  # type: ignore[return-value]
 
-    def _start(self) -> asyncio.AbstractEventLoop:
+    def start(
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        token: CancelToken,
+        ended: Callable[[T | None, BaseException | None], object],
+    ) -> None:
+        """As :meth:`run`, without blocking the caller.
+
+        Args:
+            ended: called on the loop's thread with the value, or with what the coroutine raised;
+                it must neither block nor raise.
+        """
+        self._begin(coroutine, token).add_done_callback(lambda future: ended(*future.result()))
+
+    def _begin(self, coroutine: Coroutine[Any, Any, T], token: CancelToken) -> Future[_End[T]]:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(
                     target=self._loop.run_forever, name="echomq-loop", daemon=True
                 ).start()
-            return self._loop
+        return asyncio.run_coroutine_threadsafe(_guarded(coroutine, token), self._loop)
 
 
-async def _guarded(
-    coroutine: Coroutine[Any, Any, T], token: CancelToken
-) -> tuple[T | None, BaseException | None]:
+async def _guarded(coroutine: Coroutine[Any, Any, T], token: CancelToken) -> _End[T]:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     token.on_cancel(lambda: loop.call_soon_threadsafe(task.cancel))

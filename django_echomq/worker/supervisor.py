@@ -4,9 +4,10 @@ The supervisor starts children, replaces those that end, and passes on what it i
 connection to a server or a database, and children are started as new processes, so nothing is
 shared over a fork. A line (a socket pair) joins it to each child:
 
-* A child says ``ready`` when it serves, and ``relieve`` when it is about to reach a limit.
-* The supervisor says ``finish``, ``give back`` and ``quiet``. Not by signals: a service manager
-  may signal every process of a group, which must not count as a second stop.
+* A child says ``ready`` when it serves, ``relieve`` when it is about to reach a limit, and
+  ``leave`` when it was told, by its name, to stop.
+* The supervisor says ``finish``, ``give back``, ``quiet`` and ``resume``. Not by signals: a
+  service manager may signal every process of a group, which must not count as a second stop.
 * When the supervisor dies, the line ends, and its children finish what they have in hand.
 """
 
@@ -39,8 +40,8 @@ logger = logging.getLogger("django_echomq.worker")
 GAVE_BACK = 75
 
 _VARIABLE = "ECHOMQ_SUPERVISED"  # of a child's environment: "<descriptor of its line>:<name>"
-_READY, _RELIEVE = b"ready", b"relieve"
-_FINISH, _GIVE_BACK, _QUIET = b"finish", b"give back", b"quiet"
+_READY, _RELIEVE, _LEAVE = b"ready", b"relieve", b"leave"
+_FINISH, _GIVE_BACK, _QUIET, _RESUME = b"finish", b"give back", b"quiet", b"resume"
 
 _LOOK = 1.0  # seconds between looks at what nothing tells of: dead children, memory
 _QUICK = 5.0  # a child that dies so soon (seconds) after it began to serve died quickly
@@ -83,6 +84,8 @@ class _Child:
         self.kill_at = math.inf
         # Whether its replacement has been seen to.
         self.replaced = False
+        self.leaves = False
+        self.quiet = False
         self.told: set[bytes] = set()
         self.line, theirs = Pipe()
         try:
@@ -100,16 +103,25 @@ class _Child:
             theirs.close()
 
     def tell(self, word: bytes) -> None:
-        """Tells it something, once."""
+        """Tells it to end, once in each way."""
         if word in self.told:
             return
         self.told.add(word)
+        self._say(word)
+        if self.ready_at == math.inf:
+            # It may not listen yet, and has nothing in hand.
+            self.process.terminate()
+
+    def be_quiet(self, quiet: bool) -> None:
+        """Has it claim nothing more, or claim again."""
+        if quiet is not self.quiet:
+            self.quiet = quiet
+            self._say(_QUIET if quiet else _RESUME)
+
+    def _say(self, word: bytes) -> None:
         if not self.line.closed:
             with suppress(OSError):
                 self.line.send_bytes(word)
-        if word is not _QUIET and self.ready_at == math.inf:
-            # It may not listen yet, and has nothing in hand.
-            self.process.terminate()
 
     def hear(self) -> list[bytes]:
         """What it has said since."""
@@ -177,6 +189,11 @@ class Supervisor:
         self._quiet = True
         self._ring()
 
+    def resume(self) -> None:
+        """Lets the children claim again after :meth:`quiet`."""
+        self._quiet = False
+        self._ring()
+
     def restart(self) -> None:
         """Lets each child finish what it has in hand, and starts another when it has ended."""
         self._restart = True
@@ -218,8 +235,7 @@ class Supervisor:
         elif self._restart:
             self._starts = [_Start(relieves=start.relieves) for start in self._starts]
         for child in self._children:
-            if self._quiet:
-                child.tell(_QUIET)
+            child.be_quiet(self._quiet)
             if self._stops or self._restart:
                 self._finish(child)
             if self._stops > 1:
@@ -245,8 +261,7 @@ class Supervisor:
                 self._again(f"Worker {name} could not be started: {error}", start, quick=True)
                 continue
             self._children.append(child)
-            if self._quiet:
-                child.tell(_QUIET)
+            child.be_quiet(self._quiet)
 
     def _wait(self) -> None:
         until = min((start.at for start in self._starts), default=math.inf)
@@ -266,6 +281,8 @@ class Supervisor:
         elif word == _RELIEVE and not child.replaced and not self._stops:
             child.replaced = True
             self._starts.append(_Start(relieves=child))
+        elif word == _LEAVE:
+            child.leaves = True
 
     def _ended(self, child: _Child, code: int) -> None:
         """Sees to the replacement of a child that has ended."""
@@ -278,6 +295,9 @@ class Supervisor:
         end = f"was killed by signal {code - 128}" if killed else f"ended with {code}"
         what = f"Worker {child.name} (process {child.process.pid}) {end}"
         if self._stops:
+            self._codes.append(code)
+        elif child.leaves:
+            logger.warning("%s; it was told to stop", what)
             self._codes.append(code)
         elif child.replaced:
             logger.log(logging.WARNING if code else logging.INFO, "%s; it was relieved", what)
@@ -336,14 +356,19 @@ class Supervised:
             self._asked = True
             self._say(_RELIEVE)
 
+    def leave(self) -> None:
+        """Says that this worker was told to stop and is not to be replaced."""
+        self._say(_LEAVE)
+
     def listen(
         self,
         finish: Callable[[], object],
         give_back: Callable[[], object],
         quiet: Callable[[], object],
+        resume: Callable[[], object],
     ) -> None:
         """Calls, from a thread, what the supervisor says; ``finish`` when it has died."""
-        acts = {_FINISH: finish, _GIVE_BACK: give_back, _QUIET: quiet}
+        acts = {_FINISH: finish, _GIVE_BACK: give_back, _QUIET: quiet, _RESUME: resume}
 
         def serve() -> None:
             with suppress(EOFError, OSError):

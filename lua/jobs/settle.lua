@@ -13,7 +13,8 @@
 --           cancel    reason, '', '', ''
 --           release   '', '', '', ''
 -- Reply 1 a word per settlement (see lib/settle)
---       2 six values per claimed job: id, payload, attempts, attempt, lane or '', history or ''
+--       2 seven values per claimed job: id, payload, attempts, attempt, lane or '', history or '',
+--         lapses so far
 --       3 ms until the next scheduled job is due, -1 none
 -- Errors EMQOLD
 -- @splice lib/ledger
@@ -35,9 +36,10 @@ if noted then
     words[#words + 1] = word
   end
   for id in string.gmatch(string.sub(noted, cut + 1), '%w+') do
-    local row = read_row(id, 'payload', 'group', 'attempts_base', 'history', 'worker')
+    local row = read_row(id, 'payload', 'group', 'attempts_base', 'history', 'worker',
+      'stalled')
     if row and row[2] and row[6] == ARGV[5] and call('ZSCORE', base .. 'active', id) then
-      add_claim(claimed, id, row[2], row[1], row[4], row[3], row[5])
+      add_claim(claimed, id, row[2], row[1], row[4], row[3], row[5], row[7])
     end
   end
   return {words, claimed, next_due(now)}

@@ -1,18 +1,19 @@
 -- @splice lib/release
 -- @splice lib/lock
 
-local function add_claim(claimed, id, payload, attempts, attempts_base, group, history)
+local function add_claim(claimed, id, payload, attempts, attempts_base, group, history, stalled)
   local n = #claimed
   claimed[n + 1], claimed[n + 2], claimed[n + 3] = id, payload, attempts
   claimed[n + 4] = string.format('%.0f', whole(attempts) - (whole(attempts_base) or 0))
-  claimed[n + 5], claimed[n + 6] = group or '', history or ''
+  claimed[n + 5], claimed[n + 6], claimed[n + 7] = group or '', history or '', whole(stalled) or 0
 end
 
 -- Claims up to `limit` jobs, turn by turn: each serviceable lane takes as many as its weight, the
 -- flat set one, so that no flood starves another. Nothing is claimed while the queue is paused.
 --
--- Answers a flat list with six values per job (id, payload, attempts, attempt, lane or '', history
--- or ''), and the ids. attempts is the fencing token; attempt counts from one within the budget.
+-- Answers a flat list with seven values per job (id, payload, attempts, attempt, lane or '', history
+-- or '', lapses so far), and the ids. attempts is the fencing token; attempt counts from one within
+-- the budget.
 local function claim_jobs(limit, lease_ms, worker, now)
   local claimed, ids, leases = {}, {}, {}
   if limit <= 0 or call('HEXISTS', base .. 'meta', 'paused') == 1 then
@@ -23,7 +24,8 @@ local function claim_jobs(limit, lease_ms, worker, now)
     local members = call('ZPOPMIN', key, n)
     for i = 1, #members, 2 do
       local id = members[i]
-      local row = read_row(id, 'payload', 'group', 'attempts_base', 'history', 'unique')
+      local row = read_row(id, 'payload', 'group', 'attempts_base', 'history', 'unique',
+        'stalled')
       local attempts = row and whole(row[1])
       if not row or not row[2] then
         count('dropped', 1)
@@ -38,7 +40,7 @@ local function claim_jobs(limit, lease_ms, worker, now)
         if group then
           try('HINCRBY', base .. 'gactive', group, 1)
         end
-        add_claim(claimed, id, row[2], attempts, row[4], group, row[5])
+        add_claim(claimed, id, row[2], attempts, row[4], group, row[5], row[7])
         ids[#ids + 1] = id
         leases[#leases + 1] = now + lease_ms
         leases[#leases + 1] = id

@@ -80,11 +80,29 @@ def test_a_job_that_keeps_killing_its_worker_is_buried(site: Site, command: Star
         else:
             assert worker.wait() == 9
     job = queue.jobs.get(bad.id)
-    assert (job.last_error, job.stalled) == ("stalled", 3)
+    # Its last chance it had in a child process, which it killed instead.
+    assert (job.last_error, job.stalled, starts) == ("stalled", 2, 3)
+    assert "ended with 9" in job.history[-1]["traceback"]
+    assert queue.stalled.is_stalled(bad.id)
     bad.refresh()
     assert bad.status == "FAILED"
     assert command("echomq_worker", "fast", "--burst").wait() == 0
     assert queue.jobs.state(good.id) == "completed"
+
+
+def test_jobs_beside_one_that_kills_its_worker_complete(site: Site, command: Start) -> None:
+    """They are claimed with it each time, and lapse with it."""
+    queue = site("fast")
+    good = [tasks.flaky.enqueue(0).id for _ in range(3)]
+    bad = tasks.kills_its_worker.enqueue().id
+    good += [tasks.waits_a_little.enqueue().id for _ in range(6)]
+    worker = command("echomq_worker", "fast", "--processes", "2", "--threads", "8", "--name", "w")
+    ids = [*good, bad]
+    wait_until(lambda: {queue.jobs.state(i) for i in ids} == {"completed", "dead"}, "all", 60)
+    assert [queue.jobs.state(i) for i in good] == ["completed"] * len(good)
+    assert queue.stalled.is_stalled(bad)
+    worker.signal(signal.SIGTERM)
+    worker.wait()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 import redis
 from django.core.management import call_command
 
+from django_echomq.logs import JobFields
 from django_echomq.queue import Queue
 from django_echomq.tasks.compat import TaskResultStatus, task_finished, task_started
 from tests.testapp import tasks
@@ -49,6 +50,68 @@ def test_a_coroutine_task_runs_on_an_event_loop(site: Site) -> None:
     assert [tasks.double.get_result(r.id).return_value for r in results] == [
         n * 2 for n in range(10)
     ]
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_records_about_a_job_say_which_and_never_its_arguments(
+    site: Site, caplog: pytest.LogCaptureFixture, isolated: bool
+) -> None:
+    good = tasks.echo.using(queue_name="fast").enqueue("secret-1", password="secret-2")
+    bad = tasks.flaky.using(max_attempts=2).enqueue(1)
+    with caplog.at_level(logging.INFO, "django_echomq"):
+        call_command("echomq_worker", "fast", burst=True, isolate=isolated, verbosity=0)
+    told = [
+        (r.job_id, r.task, r.queue, r.attempt, r.levelname)
+        for r in caplog.records
+        if hasattr(r, "job_id")
+    ]
+    flaky = "tests.testapp.tasks.flaky"
+    assert sorted(told, key=lambda t: (t[1], t[3])) == [
+        (good.id, "tests.testapp.tasks.echo", "fast", 1, "INFO"),
+        (bad.id, flaky, "fast", 1, "WARNING"),
+        (bad.id, flaky, "fast", 2, "INFO"),
+    ]
+    assert all(r.duration >= 0 for r in caplog.records if hasattr(r, "job_id"))
+    assert "secret" not in caplog.text
+
+
+def test_records_of_a_task_get_the_fields_of_its_job(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.handler.addFilter(fields := JobFields())
+    try:
+        job = tasks.logs.enqueue("from the task")
+        work("fast")
+        logging.getLogger("elsewhere").warning("outside")
+    finally:
+        caplog.handler.removeFilter(fields)
+    inside, outside = (r for r in caplog.records if r.name in ("tests.task", "elsewhere"))
+    assert (inside.job_id, inside.task, inside.queue, inside.attempt) == (
+        job.id,
+        "tests.testapp.tasks.logs",
+        "fast",
+        1,
+    )
+    assert (outside.job_id, outside.duration) == (None, None)
+
+
+def test_coroutine_tasks_run_beside_each_other_and_hold_no_thread(
+    site: Site, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "effects")
+    results = [tasks.meets.enqueue(path, str(n), 40) for n in range(40)]
+    call_command("echomq_worker", "default", burst=True, threads=2, verbosity=0)
+    for result in results:
+        result.refresh()
+    assert [result.return_value for result in results] == [40] * 40
+
+
+def test_coroutines_beyond_their_number_hold_threads(site: Site, tmp_path: Path) -> None:
+    path = str(tmp_path / "effects")
+    for n in range(5):
+        tasks.meets.enqueue(path, str(n), 5)
+    call_command("echomq_worker", "default", burst=True, threads=2, coroutines=3, verbosity=0)
+    assert site("default").metrics.counts("completed") == {"completed": 5}
 
 
 def test_a_failure_is_tried_again_on_the_curve(site: Site) -> None:

@@ -4,8 +4,10 @@ count them."""
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from django_echomq import Discard, Retry, current_job
@@ -130,6 +132,16 @@ def kills_its_worker() -> None:
     os._exit(9)
 
 
+@task(queue_name="fast")
+def logs(message: str) -> None:
+    logging.getLogger("tests.task").warning(message)
+
+
+@task(queue_name="fast")
+def waits_a_little() -> None:
+    time.sleep(0.5)
+
+
 def plain_function() -> None:
     """Not a task; a payload that names it must not run it."""
     raise AssertionError("a plain function ran")
@@ -162,6 +174,15 @@ def deaf(path: str, seconds: float) -> str:
     time.sleep(seconds)
     append(path, "end")
     return "completed all the same"
+
+
+@task
+async def meets(path: str, line: str, of: int) -> int:
+    """Ends when as many of its kind run at once."""
+    append(path, line)
+    while len(Path(path).read_text().splitlines()) < of:
+        await asyncio.sleep(0.01)
+    return of
 
 
 @task

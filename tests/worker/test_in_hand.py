@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,11 +102,12 @@ def test_a_handler_that_runs_too_long_fails_with_a_clear_error(
     assert worker.process.poll() is None
 
 
+@pytest.mark.parametrize("task", [tasks.checks, tasks.async_waits], ids=["thread", "coroutine"])
 def test_at_the_end_of_the_grace_time_handlers_are_told(
-    site: Site, worker: Command, tmp_path: Path
+    site: Site, worker: Command, tmp_path: Path, task: Any
 ) -> None:
     path = tmp_path / "effects"
-    result = tasks.checks.enqueue(str(path))
+    result = task.enqueue(str(path))
     wait_until(lambda: lines(path), "the job to start")
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0, worker.output()

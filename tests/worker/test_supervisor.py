@@ -143,7 +143,7 @@ def finish():
 
 line = Supervised.from_environment()
 over = threading.Event()
-line.listen(finish, over.set, over.set)
+line.listen(finish, over.set, over.set, over.set)
 say("serves")
 line.ready()
 if line.name == "w-1":
@@ -390,10 +390,30 @@ def test_a_quiet_supervisor_keeps_its_children_quiet(site: Site, command: Start)
         return all(found.get(pid) == "quiet" for pid in live)
 
     wait_until(all_quiet, "all workers to be quiet")
-    tasks.noop.enqueue()
+    job = tasks.noop.enqueue()
+    beats = {info.name: info.beat_at for info in queue.workers.all()}
+    wait_until(
+        lambda: all(info.beat_at > beats[info.name] for info in queue.workers.all()), "a beat"
+    )
+    assert queue.metrics.counts("pending", "completed") == {"pending": 1, "completed": 0}
+    worker.signal(signal.SIGUSR2)
+    wait_until(lambda: queue.jobs.state(job.id) == "completed", "the job")
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0, worker.output()
-    assert queue.metrics.counts("pending", "completed") == {"pending": 1, "completed": 0}
+
+
+def test_a_process_told_to_stop_is_not_replaced(site: Site, command: Start) -> None:
+    worker = command("echomq_worker", "default", "--processes", "2", "--name", "q")
+    wait_until(lambda: len(site("default").workers.all()) == 2, "the workers")
+    call_command("echomq", "worker", "stop", "q-1")
+    worker.until("it was told to stop")
+    wait_until(lambda: len(children(worker)) == 1, "the process to end")
+    job = tasks.noop.enqueue()
+    wait_until(lambda: site("default").jobs.state(job.id) == "completed", "the job")
+    # The supervisor's own name stands for all of its processes.
+    call_command("echomq", "worker", "stop", "q")
+    assert worker.wait() == 0, worker.output()
+    assert len(serving(worker)) == 2
 
 
 def test_max_jobs_recycles_and_loses_nothing(site: Site, command: Start, tmp_path: Path) -> None:

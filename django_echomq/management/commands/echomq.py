@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -49,7 +50,7 @@ class Command(BaseCommand):
             "it within a second, wherever it runs.",
         )
         worker.add_argument("what", choices=("quiet", "resume", "stop"))
-        worker.add_argument("name", metavar="NAME")
+        worker.add_argument("name", metavar="NAME", help="of a worker, or of a supervisor")
 
         ping = verb(
             "ping",
@@ -100,18 +101,27 @@ class Command(BaseCommand):
         self.show(rows, options["json"], "no workers")
 
     def worker(self, *, what: str, name: str, **options: Any) -> None:
-        told = []
+        told: dict[str, list[str]] = {}
         for queue in map(get_queue, queue_names()):
             tell = {
                 "quiet": queue.workers.quiet,
                 "resume": queue.workers.resume,
                 "stop": queue.workers.stop,
             }[what]
-            if tell(name):
-                told.append(queue.name)
+            for info in queue.workers.all():
+                # A supervisor's name stands for its processes.
+                meant = re.fullmatch(rf"{re.escape(name)}(-\d+)?", info.name)
+                if meant and tell(info.name):
+                    told.setdefault(info.name, []).append(queue.name)
         if not told:
             raise CommandError(f"There is no worker {name!r}; see echomq workers.")
-        self.show([{"worker": name, "told": what, "queues": ",".join(told)}], options["json"])
+        self.show(
+            [
+                {"worker": each, "told": what, "queues": ",".join(queues)}
+                for each, queues in told.items()
+            ],
+            options["json"],
+        )
 
     def ping(
         self, *, queues: Sequence[str], health_file: Path | None, max_age: float, **options: Any

@@ -55,9 +55,9 @@ logger = logging.getLogger("django_echomq.worker")
 
 _EPILOG = (
     "Signals: TERM and INT finish, a second one or QUIT gives back at once, USR1 and TSTP claim "
-    "nothing more but stay. Exit codes: 0 finished; 1 could not start or go on; 2 wrong arguments; "
-    f"{GAVE_BACK} gave jobs back; with --processes or --reload the worst of the processes' codes, "
-    "128 + n for one that signal n killed."
+    "nothing more but stay, USR2 claims again. Exit codes: 0 finished; 1 could not start or go on; "
+    f"2 wrong arguments; {GAVE_BACK} gave jobs back; with --processes or --reload the worst of the "
+    "processes' codes, 128 + n for one that signal n killed."
 )
 
 
@@ -80,6 +80,13 @@ class Command(BaseCommand):
             default=8,
             metavar="N",
             help="handlers that run at once in each process (8)",
+        )
+        parser.add_argument(
+            "--coroutines",
+            type=positive(int),
+            default=100,
+            metavar="N",
+            help="coroutine tasks that run at once in each process, beside the threads (100)",
         )
         parser.add_argument(
             "--processes",
@@ -179,7 +186,7 @@ class Command(BaseCommand):
         )
         _set_title(f"{name} supervisor", queues)
         on_stop_signal(supervisor.stop, _stopping(options["grace"]))
-        _on_other_signals(supervisor.give_back, supervisor.quiet)
+        _on_other_signals(supervisor.give_back, supervisor.quiet, supervisor.resume)
         self._say(
             options,
             f"Supervisor {name}: {options['processes']} processes of {options['threads']} threads",
@@ -237,6 +244,7 @@ class Command(BaseCommand):
             name,
             isolate=options["isolate"],
             max_memory_mib=options["max_memory"] if options["isolate"] else None,
+            coroutines=options["coroutines"],
         )
         worker = Worker(
             queues,
@@ -253,9 +261,9 @@ class Command(BaseCommand):
         ending = Ending(worker.stop)
         _set_title(name, queues)
         on_stop_signal(ending.signalled, _stopping(options["grace"]))
-        _on_other_signals(ending.give_back, worker.quiet)
+        _on_other_signals(ending.give_back, worker.quiet, worker.resume)
         if line:
-            line.listen(ending.finish, ending.give_back, worker.quiet)
+            line.listen(ending.finish, ending.give_back, worker.quiet, worker.resume)
             self._say(
                 options,
                 f"Worker {name}: {options['threads']} threads, {len(registered())} tasks, "
@@ -284,7 +292,9 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         finally:
             runner.close()
-        if line and max_jobs and worker.claimed >= max_jobs:
+        if line and worker.told_to_stop:
+            line.leave()
+        elif line and max_jobs and worker.claimed >= max_jobs:
             line.relieve()  # faster than the limit was looked at
         self._say(options, f"Worker {name} stopped after {worker.claimed} jobs")
         if end is Stopped.GAVE_BACK:
@@ -323,7 +333,9 @@ def _stopping(grace: float) -> str:
     )
 
 
-def _on_other_signals(give_back: Callable[[], object], quiet: Callable[[], object]) -> None:
+def _on_other_signals(
+    give_back: Callable[[], object], quiet: Callable[[], object], resume: Callable[[], object]
+) -> None:
     if threading.current_thread() is not threading.main_thread():
         return
 
@@ -331,10 +343,11 @@ def _on_other_signals(give_back: Callable[[], object], quiet: Callable[[], objec
         quiet()
         # Ctrl-Z is one of them, and would seem to have done nothing.
         with suppress(OSError):
-            os.write(1, b"Quiet: claims nothing more; stop with Ctrl-C or SIGTERM\n")
+            os.write(1, b"Quiet: claims nothing more until SIGUSR2; stop with Ctrl-C or SIGTERM\n")
 
     signal.signal(signal.SIGQUIT, lambda *_: give_back())
     signal.signal(signal.SIGUSR1, be_quiet)
+    signal.signal(signal.SIGUSR2, lambda *_: resume())
     signal.signal(signal.SIGTSTP, be_quiet)
 
 
