@@ -38,7 +38,7 @@ for i = 1, #ARGV, 2 do
   end
 end
 for name in pairs(applied) do
-  if not wanted[name] then
+  if type(name) == 'string' and not wanted[name] then
     apply(name, '')
     changed[#changed + 1] = name
   end
