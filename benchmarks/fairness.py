@@ -2,8 +2,8 @@
 
     python benchmarks/fairness.py [--lanes 100] [--jobs 20000]
 
-The lanes of an embedded server get very unequal backlogs, the longest about half of all jobs. Then a
-job comes in a lane of its own, and one worker with one thread claims. The position at which it is
+The lanes of an embedded server get very unequal backlogs, the longest about half of all jobs. Then
+a job comes in a lane of its own, and one worker with one thread claims. The position at which it is
 served is printed beside that of a line in which all stand as they came.
 """
 
@@ -53,16 +53,15 @@ def main() -> None:
 
         worker = Worker([queue], handler, name="fairness", threads=1)
         worker.run()
-        position, ring = served.index(quiet) + 1, options.lanes + 1
+        position = served.index(quiet) + 1
         server = queue.drive(queue.client.command("INFO", "server"))
         version = server.partition(b"valkey_version:")[2].split()[0].decode()
         print(
             f"Python {platform.python_version()}, Valkey {version}, {sum(sizes)} jobs in "
             f"{options.lanes} lanes of {sizes[0]} to {sizes[-1]}"
         )
-        print(
-            f"the quiet lane's job was served at position {position}; a turn of all lanes: {ring}"
-        )
+        print(f"one turn of all lanes: {options.lanes + 1} jobs")
+        print(f"the quiet lane's job was served at position {position}")
         print(f"first in, first out: {sum(sizes) + 1}")
 
 

@@ -1,5 +1,4 @@
-"""EchoMQ's conformance scenarios by name: the spine, time, the worker in hand,
-lanes and limits.
+"""EchoMQ's conformance scenarios by name: the spine, time, the worker in hand, lanes, limits.
 
 Each plays on a queue of its own and asserts what the original's scenario of that name asserts.
 """
@@ -375,9 +374,9 @@ def test_batch_claim_short(queue: Queue) -> None:
     assert queue.metrics.counts("pending") == {"pending": 1}
 
 
-# Lanes and limits. A claim of the original serves one lane; ours serves as many turns as it has room
-# for. A turn of the original's is a claim of one job here, a weighted turn so many claims of one, and
-# its claim of a whole lane is a claim while no other lane is to be served.
+# Lanes and limits. A claim of the original serves one lane; ours goes on through as many turns as
+# it has room for. A turn of the original's is a claim of one job here, a weighted turn as many
+# claims of one, and its claim of a whole lane is a claim while no other lane is to be served.
 
 
 def lane_ids(queue: Queue, lane: str, count: int) -> list[str]:
