@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core import checks
 from django.core.checks import CheckMessage, Error, register
 
 from .conf import did_you_mean, read_settings
@@ -18,11 +17,7 @@ from .tasks.task import EchoTask
 @register("echomq")
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
     """Reports every fault of ``settings.ECHOMQ``."""
-    current = read_settings()
-    return [
-        *(Error(p.message, hint=p.hint or None, id=p.id) for p in current.problems),
-        *(checks.Warning(p.message, hint=p.hint or None, id=p.id) for p in current.warnings),
-    ]
+    return [Error(p.message, hint=p.hint or None, id=p.id) for p in read_settings().problems]
 
 
 @register("echomq")

@@ -17,13 +17,14 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from .queue import QueueOptions
+from .queue import LaneOptions, QueueOptions, Rate
 from .queue.backoff import backoff_from
 from .queue.clock import duration_ms, instant_ms
+from .queue.limits import check_limit
 from .queue.repeat import Definition
 from .wire.endpoint import Endpoint
 from .wire.errors import EchoMQError
-from .wire.keys import check_queue
+from .wire.keys import check_lane, check_queue
 
 _TOP = ("CONNECTIONS", "QUEUES", "SCHEDULES", "CONSOLE")
 _CONNECTION_KINDS = ("URL", "CACHE", "EMBEDDED", "SENTINELS", "CLUSTER")
@@ -72,7 +73,6 @@ class Settings:
     queues: Mapping[str, QueueDefinition]
     schedules: Mapping[str, ScheduleSettings]
     problems: tuple[Problem, ...]
-    warnings: tuple[Problem, ...]
 
 
 def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str:
@@ -112,8 +112,32 @@ def _timeout(value: Any) -> dict[str, Any]:
     return {"timeout_ms": None if value is None else duration_ms(value, "it")}
 
 
-def _later(value: Any) -> dict[str, Any]:
-    return {}
+def _concurrency(value: Any) -> dict[str, Any]:
+    return {"concurrency": None if value is None else check_limit(value, "it")}
+
+
+def _rate_limit(value: Any) -> dict[str, Any]:
+    return {"rate_limit": None if value is None else Rate.read(value)}
+
+
+def _lanes(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError("it must be a dict of lanes, such as {'acme': {'WEIGHT': 3, 'LIMIT': 10}}")
+    known = ("WEIGHT", "LIMIT")
+    lanes = {}
+    for lane, options in value.items():
+        check_lane(lane)
+        if not isinstance(options, Mapping):
+            raise TypeError(f"{lane!r} must be a dict with {' and '.join(known)}")
+        fields = {}
+        for key, number in options.items():
+            if key not in known:
+                hint = did_you_mean(key, known, _one_of(known))
+                raise ValueError(f"{lane!r} has the unknown key {key!r}. {hint}".rstrip("."))
+            if number is not None:
+                fields[key.lower()] = check_limit(number, f"the {key} of {lane!r}")
+        lanes[lane] = LaneOptions(**fields)
+    return {"lanes": lanes}
 
 
 _QUEUE_OPTIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
@@ -122,15 +146,14 @@ _QUEUE_OPTIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "BACKOFF": lambda value: {"backoff": backoff_from(value)},
     "TIMEOUT": _timeout,
     "MAX_STALLED": _whole("max_stalled", 0),
-    "CONCURRENCY": _later,
-    "RATE_LIMIT": _later,
+    "CONCURRENCY": _concurrency,
+    "RATE_LIMIT": _rate_limit,
     "KEEP_COMPLETED": _duration("keep_completed_ms", 0, None),
     "KEEP_COMPLETED_MAX": _whole("keep_completed_max", 0),
     "KEEP_DEAD": _duration("keep_dead_ms", 1, 0),
     "MAX_PAYLOAD": _whole("max_payload", 1),
-    "LANES": _later,
+    "LANES": _lanes,
 }
-_NOT_YET = ("CONCURRENCY", "RATE_LIMIT", "LANES")
 
 
 def _text(value: Any) -> str:
@@ -155,13 +178,9 @@ _SCHEDULE_OPTIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 class _Reader:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
-        self.warnings: list[Problem] = []
 
     def problem(self, number: int, message: str, hint: str = "") -> None:
         self.problems.append(Problem(f"echomq.E{number:03}", message, hint))
-
-    def warning(self, number: int, message: str, hint: str = "") -> None:
-        self.warnings.append(Problem(f"echomq.W{number:03}", message, hint))
 
     def mapping(self, value: Any, where: str, number: int) -> Mapping[str, Any]:
         if isinstance(value, Mapping):
@@ -182,7 +201,7 @@ class _Reader:
         connections = self.connections(top)
         queues = self.queues(top, connections)
         schedules = self.schedules(top, queues)
-        return Settings(connections, queues, schedules, tuple(self.problems), tuple(self.warnings))
+        return Settings(connections, queues, schedules, tuple(self.problems))
 
     def connections(self, top: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         if "CONNECTIONS" not in top:
@@ -279,8 +298,6 @@ class _Reader:
                     fields.update(read(option))
                 except (TypeError, ValueError) as error:
                     self.problem(3, f"{where}[{key!r}] is {option!r}: {error}.")
-                if key in _NOT_YET and option:
-                    self.warning(2, f"{where}[{key!r}] is not enforced by this version.")
             alias = definition.get("CONNECTION", "default")
             if isinstance(defined, Mapping) and alias not in defined and defined:
                 self.problem(

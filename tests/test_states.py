@@ -68,6 +68,32 @@ def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
     return queue, job_id
 
 
+@walk("pending", "lanes.reassign", "pending")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    job_id = queue.jobs.enqueue(b"x", lane="a").job_id
+    queue.lanes.reassign(job_id, "b")
+    assert queue.lanes.depths() == {"b": 1}
+    return queue, job_id
+
+
+@walk("pending", "lanes.drain", "absent")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    job_id = queue.jobs.enqueue(b"x", lane="a").job_id
+    assert queue.lanes.drain("a") == 1
+    return queue, job_id
+
+
+@walk("active", "lanes.reassign", "active")
+def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
+    queue = make()
+    job_id = queue.jobs.enqueue(b"x", lane="a").job_id
+    in_hand(queue, job_id)
+    queue.lanes.reassign(job_id, "b")
+    return queue, job_id
+
+
 @walk("active", "complete", "completed")
 def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
     queue = make()

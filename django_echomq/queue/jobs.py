@@ -48,11 +48,14 @@ class Exchange:
         settled: one word per settlement, in order.
         claims: the jobs claimed.
         next_due_ms: ms until the next scheduled job is due; ``None`` where none waits.
+        token_ms: ms until the queue's rate lets another of its waiting jobs start; ``None`` where
+            it holds none back, or none was asked for.
     """
 
     settled: list[Settled]
     claims: list[Claim]
     next_due_ms: int | None
+    token_ms: int | None
 
 
 class Jobs:
@@ -298,7 +301,7 @@ class Jobs:
             lease: how long the claims hold unless extended; the queue's ``LEASE`` unless given.
 
         Returns:
-            The claims; none while the queue is empty or paused.
+            The claims; none while the queue is empty, paused or at a limit.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= BATCH:
             raise ValueError(f"claim between 1 and {BATCH} jobs at a time, not {limit!r}")
@@ -423,7 +426,7 @@ class Jobs:
 
     def exchange_answer(self, reply: Any) -> Exchange:
         """Reads the reply of :meth:`exchange_call`."""
-        words, flat, next_due = reply
+        words, flat, next_due, token = reply
         claims = [
             Claim(
                 _id(flat[i]),
@@ -440,6 +443,7 @@ class Jobs:
             [Settled(word.decode()) for word in words],
             claims,
             None if next_due < 0 else int(next_due),
+            None if token < 0 else int(token),
         )
 
     def _keep(self) -> tuple[int, int]:

@@ -1,27 +1,127 @@
-"""Fair lanes: verbs over the jobs of one."""
+"""Fair lanes: their settings, their backlog, and moving jobs between them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..wire.errors import JobGone
+from ..wire.ids import check
 from ..wire.keys import check_lane
+from .limits import check_limit
+from .values import Lane, Reassignment
 
 if TYPE_CHECKING:
     from .queue import Queue
 
+_STEP = 1_000  # jobs that one step of a drain looks at
+
 
 class Lanes:
-    """The verbs of lanes."""
+    """The verbs of lanes.
+
+    A lane comes into being with its first job or its first setting; without either nothing is left
+    of it. Settings outlive an empty lane. Each verb raises ``InvalidName`` for what cannot name a
+    lane; nothing is sent then.
+    """
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
 
-    def reap(self, lane: str, limit: int = 100) -> int:
-        """Returns up to ``limit`` jobs of one lane whose lease lapsed; answers how many.
+    def pause(self, lane: str) -> bool:
+        """Stops claiming from a lane; its jobs in hand finish. Answers whether it was running."""
+        return bool(self._queue.run("lanes/pause", check_lane(lane)))
+
+    def resume(self, lane: str) -> bool:
+        """Starts claiming from a lane again. Answers whether it was paused."""
+        return bool(self._queue.run("lanes/resume", check_lane(lane)))
+
+    def limit(self, lane: str, most: int | None) -> None:
+        """Bounds how many jobs of a lane are in hand at once, over all workers.
+
+        Args:
+            most: 1 to 1,000,000; ``None`` for no limit. Jobs in hand stay.
+        """
+        self._set("lanes/limit", lane, most, "a lane's limit")
+
+    def weight(self, lane: str, jobs: int | None) -> None:
+        """Sets how many jobs a lane gives in one turn, and so its share beside the others.
+
+        Args:
+            jobs: 1 to 1,000,000; ``None`` for one.
+        """
+        self._set("lanes/weight", lane, jobs, "a lane's weight")
+
+    def _set(self, script: str, lane: str, value: int | None, what: str) -> None:
+        number = "" if value is None else check_limit(value, what)
+        self._queue.run(script, check_lane(lane), number)
+
+    def depth(self, lane: str) -> int:
+        """How many jobs wait in a lane."""
+        return int(self._queue.run("lanes/depth", check_lane(lane)))
+
+    def depths(self) -> dict[str, int]:
+        """How many jobs wait, by lane; empty lanes are left out."""
+        return {lane.name: lane.depth for lane in self.all() if lane.depth}
+
+    def all(self) -> list[Lane]:
+        """Every lane that has jobs, jobs in hand or settings, by name; one step for the server."""
+        flat = self._queue.run("lanes/all")
+        return [
+            Lane(
+                flat[i].decode("utf-8", "backslashreplace"),
+                int(flat[i + 1]),
+                _number(flat[i + 2]) or 0,
+                _number(flat[i + 3]),
+                max(1, _number(flat[i + 4]) or 1),
+                bool(flat[i + 5]),
+                bool(flat[i + 6]),
+            )
+            for i in range(0, len(flat), 7)
+        ]
+
+    def drain(self, lane: str, progress: Callable[[int, int], object] | None = None) -> int:
+        """Removes the jobs that wait in a lane.
+
+        Its jobs in hand, parked jobs and settings stay, and so do jobs that are minted after the
+        drain began. Each step is bounded; a drain that is interrupted may be run again.
+
+        Args:
+            progress: called with (removed, expected) after each step.
+
+        Returns:
+            How many jobs were removed.
+        """
+        expected, bound = self.depth(lane), self._queue.admin.drain_bound()
+        removed, more = 0, 1
+        while more:
+            step, more = self._queue.run("lanes/drain", _STEP, bound, lane)
+            removed += int(step)
+            if progress:
+                progress(removed, max(removed, expected))
+        return removed
+
+    def reassign(self, job_id: str, lane: str | None) -> Reassignment:
+        """Moves a job that waits or is in hand to another lane; one in hand counts there.
+
+        Args:
+            lane: ``None`` for the flat set.
+
+        Returns:
+            ``moved``, or ``noop`` where the job is there.
 
         Raises:
-            InvalidName: nothing was sent.
+            JobGone: there is no such job.
+            WrongState: it is parked, dead or a flow's parent.
         """
+        to = "" if lane is None else check_lane(lane)
+        word = self._queue.run("lanes/reassign", check(job_id), to)
+        if word == b"gone":
+            raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
+        return Reassignment(word.decode())
+
+    def reap(self, lane: str, limit: int = 100) -> int:
+        """Returns up to ``limit`` jobs of one lane whose lease lapsed; answers how many."""
         options = self._queue.options
         return int(
             self._queue.run(
@@ -32,3 +132,11 @@ class Lanes:
                 options.keep_completed_max,
             )
         )
+
+
+def _number(value: bytes | int) -> int | None:
+    """What a foreign hand wrote may be anything."""
+    try:
+        return int(value)
+    except ValueError:
+        return None

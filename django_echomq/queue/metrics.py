@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..wire.errors import RateLimited
+
 if TYPE_CHECKING:
     from .queue import Queue
 
@@ -32,3 +34,14 @@ class Metrics:
             raise ValueError(f"unknown state {unknown[0]!r}: use {', '.join(STATES)}")
         counts = dict(zip(STATES, map(int, self._queue.run("metrics/counts")), strict=True))
         return {state: counts[state] for state in states or STATES}
+
+    def is_maxed(self) -> bool:
+        """Whether a limit of the queue forbids starting a job now: its concurrency, or its rate.
+
+        A look: claiming heeds the limits by itself.
+        """
+        try:
+            self._queue.run("metrics/is_maxed")
+        except RateLimited:
+            return True
+        return False

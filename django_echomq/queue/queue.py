@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +12,7 @@ from ..wire.endpoint import Endpoint
 from ..wire.keys import Keys
 from ..wire.scripts import script
 from .backoff import Backoff, Exponential
+from .limits import LaneOptions, Rate
 
 if TYPE_CHECKING:
     from .admin import Admin
@@ -38,6 +40,11 @@ class QueueOptions:
         keep_completed_max: at most so many outcome records.
         keep_dead_ms: how long a dead job stays; 0 for ever.
         max_payload: bytes.
+        concurrency: jobs in hand at once, over all workers; ``None`` for no limit.
+        rate_limit: starts within a window, over all workers; ``None`` for no limit.
+        lanes: weights and limits, by the lane's name.
+
+    The last three take effect with :meth:`Admin.configure`.
     """
 
     lease_ms: int = 30_000
@@ -49,6 +56,9 @@ class QueueOptions:
     keep_completed_max: int = 10_000
     keep_dead_ms: int = 0
     max_payload: int = 1_048_576
+    concurrency: int | None = None
+    rate_limit: Rate | None = None
+    lanes: Mapping[str, LaneOptions] = field(default_factory=dict, hash=False)
 
 
 class Queue:

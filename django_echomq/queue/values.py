@@ -75,6 +75,36 @@ class Cancellation(StrEnum):
     ASKED = "asked"
 
 
+class Reassignment(StrEnum):
+    """What a reassign did."""
+
+    MOVED = "moved"
+    NOOP = "noop"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A lane as it stands.
+
+    Attributes:
+        name: the lane's name.
+        depth: jobs that wait in it.
+        active: jobs of it in hand.
+        limit: most jobs of it in hand at once; ``None`` for no limit.
+        weight: jobs that it gives in one turn.
+        paused: whether claiming from it is stopped.
+        in_ring: whether it takes its turns: it has jobs, is not paused and is below its limit.
+    """
+
+    name: str
+    depth: int
+    active: int
+    limit: int | None
+    weight: int
+    paused: bool
+    in_ring: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Unique:
     """At most one live job per key.

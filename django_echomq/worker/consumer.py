@@ -35,6 +35,7 @@ _HOST = socket.gethostname()
 
 BEAT = 1.0  # seconds: the longest park, and the promoter's rhythm
 _TICK_BATCH = 100
+_TOKEN_RETRY = 0.005  # seconds that the first claim which finds a rate's token taken lets pass
 _AWAY_PAUSE = 0.1  # seconds between tries while the server is away, on top of the client's own
 _SETTLE_BATCH = 100
 _LAST_ORDERS = 2.0  # seconds that told handlers get, after the grace time
@@ -89,6 +90,10 @@ class _Served:
         self.asked = 0
         # Whether the queue may have more than was claimed.
         self.more = True
+        # Jobs wait for the queue's rate: when to come for the next, and how long others may be
+        # left to take what they wait for (seconds).
+        self.token_at = 0.0
+        self.patience = 0.0
         self.tick_at = 0.0
         self.rest_until = 0.0
         self.retries_until = 0.0
@@ -99,6 +104,17 @@ class _Served:
         if self.call or self.finished:
             return self.rest_until
         return max(self.tick_at, self.rest_until)
+
+    def rate_told(self, token_ms: int | None, claimed: int) -> None:
+        """Notes what a claim learned of the queue's rate."""
+        if token_ms is None:
+            self.token_at = self.patience = 0.0
+            return
+        self.more = True
+        # One that comes and finds nothing lets ever more time pass, so that of many workers few
+        # ask, and the beat sees to it that they are not too few.
+        self.patience = 0.0 if claimed else min(BEAT, max(_TOKEN_RETRY, 2 * self.patience))
+        self.token_at = time.monotonic() + max(token_ms / 1000, self.patience)
 
     def ask(self, limit: int, worker: str) -> Call:
         self.sent, self.finished = self.finished[:_SETTLE_BATCH], self.finished[_SETTLE_BATCH:]
@@ -294,14 +310,20 @@ class Worker:
 
     def _wait(self, now: float, give_up_at: float) -> float:
         """Parks where slots are free, and answers how long the inbox may stay empty."""
-        until = min(now + BEAT, give_up_at, *(s.next_at() for s in self._served.values()))
+        resting = {s.queue: s.token_at for s in self._served.values() if s.token_at > now}
+        until = min(
+            now + BEAT,
+            give_up_at,
+            *(s.next_at() for s in self._served.values()),
+            *resting.values(),
+        )
         if self._pool.waiting:
             until = min(until, self._line_since + _AHEAD_AT_MOST)
         held = self._in_hand - self._elsewhere
         if not self._stops and held < self._threads and not self._away_since:
             for parking in self._parkings:
                 if not parking.asked:
-                    parking.ask(max(0.001, until - now))
+                    parking.ask(max(0.001, until - now), resting)
         return max(0.0, until - now)
 
     def _collect(self, seconds: float) -> None:
@@ -394,7 +416,11 @@ class Worker:
         free = int(min(self._slots() - held - asked, self._left, BATCH))
         if self._stops or self._quiet or free <= 0:
             return {}
-        hungry = [s for s in self._served.values() if s.more and not s.call and now >= s.rest_until]
+        hungry = [
+            s
+            for s in self._served.values()
+            if s.more and not s.call and now >= max(s.rest_until, s.token_at)
+        ]
         if not hungry:
             return {}
         self._turn += 1
@@ -479,6 +505,7 @@ class Worker:
             self._beat()
         if tick.waiting:
             served.more = True
+            served.token_at = 0.0
         if self._stops or not self._promoter:
             return
         if tick.runs_due:
@@ -575,6 +602,7 @@ class Worker:
         if asked:
             claims = exchange.claims
             served.more = len(claims) >= asked
+            served.rate_told(exchange.token_ms, len(claims))
             if claims:
                 self.claimed += len(claims)
                 self._left -= len(claims)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from queue import SimpleQueue
 
 from ..queue import Queue
@@ -43,20 +43,22 @@ class Parking:
         self._parked = Parked(client, longest)
         self._queues = {queue.keys.wake: queue for queue in queues}
         self._woken = woken
-        self._waits: SimpleQueue[float | None] = SimpleQueue()
+        self._waits: SimpleQueue[tuple[float, list[bytes]] | None] = SimpleQueue()
         threading.Thread(target=self._serve, name=f"{name}-parked", daemon=True).start()
 
-    def ask(self, seconds: float) -> None:
-        """Parks for at most so long."""
-        self.asked = True
-        self._waits.put(seconds)
+    def ask(self, seconds: float, resting: Container[Queue] = ()) -> None:
+        """Parks for at most so long, on all queues but those that rest; not at all where all do."""
+        keys = [key for key, queue in self._queues.items() if queue not in resting]
+        if keys:
+            self.asked = True
+            self._waits.put((seconds, keys))
 
     def close(self) -> None:
         self._waits.put(None)
 
     def _serve(self) -> None:
-        keys = list(self._queues)
-        while (seconds := self._waits.get()) is not None:
+        while (wait := self._waits.get()) is not None:
+            seconds, keys = wait
             queue = None
             try:
                 key = self._parked.wait(keys, seconds)

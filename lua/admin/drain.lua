@@ -4,39 +4,21 @@
 -- ARGV  1 look at most at so many  2 the smallest id that is not meant
 --       3 '1' where the schedule is meant too
 -- Reply 1 how many were removed  2 1 where there may be more, else 0
--- @splice lib/release
+-- @splice lib/drain
 -- @splice lib/lanes
 
-local budget, bound = tonumber(ARGV[1]), ARGV[2]
-local sets = {base .. 'pending'}
-for _, group in ipairs(lanes_with_jobs()) do
-  sets[#sets + 1] = lane_key(group)
-end
-if ARGV[3] == '1' then
-  sets[#sets + 1] = base .. 'schedule'
+local removed, budget = drain_set(base .. 'pending', tonumber(ARGV[1]), ARGV[2])
+local function go_on(set)
+  local n
+  n, budget = drain_set(set, budget, ARGV[2])
+  removed = removed + n
 end
 
-local removed = 0
-for _, set in ipairs(sets) do
-  local skip = 0
-  while true do
-    local page = call('ZRANGE', set, skip, skip + math.min(budget, 100) - 1)
-    if #page == 0 then
-      break
-    end
-    for _, id in ipairs(page) do
-      if id < bound then
-        forget(id)
-        call('ZREM', set, id)
-        removed = removed + 1
-      else
-        skip = skip + 1
-      end
-    end
-    budget = budget - #page
-    if budget <= 0 then
-      return {removed, removed > 0 and 1 or 0}
-    end
-  end
+for _, group in ipairs(lanes_with_jobs()) do
+  go_on(lane_key(group))
+  settle_ring(group)
 end
-return {removed, 0}
+if ARGV[3] == '1' then
+  go_on(base .. 'schedule')
+end
+return {removed, budget <= 0 and removed > 0 and 1 or 0}

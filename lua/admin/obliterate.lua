@@ -48,9 +48,9 @@ for _, name in ipairs(call('SMEMBERS', base .. 'schedules')) do
   call('UNLINK', base .. 'repeat:' .. name)
 end
 for _, key in ipairs({'repeat', 'cron', 'schedules', 'workers', 'outcomes', 'died', 'cancels', 'ring',
-    'paused', 'glimit', 'gactive', 'gweight', 'wake', 'limiter', 'flow:outbox', 'metrics:completed',
-    'metrics:failed', 'metrics:cancelled', 'metrics:dropped', 'ledger:0', 'ledger:1', 'ledger:2',
-    'ledger:3', 'meta'}) do
+    'paused', 'glimit', 'gactive', 'gweight', 'wake', 'limiter', 'rate', 'flow:outbox',
+    'metrics:completed', 'metrics:failed', 'metrics:cancelled', 'metrics:dropped', 'ledger:0',
+    'ledger:1', 'ledger:2', 'ledger:3', 'meta'}) do
   call('UNLINK', base .. key)
 end
 return {removed, 0}

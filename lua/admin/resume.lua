@@ -2,8 +2,8 @@
 --
 -- KEYS  1 base
 -- Reply 1 where the queue was paused before, else 0
--- @splice lib/ring
+-- @splice lib/limits
 
 local was = call('HDEL', base .. 'meta', 'paused')
-ring_wake(call('ZCARD', base .. 'pending') + call('LLEN', base .. 'ring'))
+wake_all()
 return was

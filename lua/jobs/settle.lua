@@ -16,6 +16,8 @@
 --       2 seven values per claimed job: id, payload, attempts, attempt, lane or '', history or '',
 --         lapses so far
 --       3 ms until the next scheduled job is due, -1 none
+--       4 ms until the queue's rate lets another of its waiting jobs start, -1 where it holds none
+--         back or none was asked for
 -- Errors EMQOLD
 -- @splice lib/ledger
 -- @splice lib/claim
@@ -42,7 +44,7 @@ if noted then
       add_claim(claimed, id, row[2], row[1], row[4], row[3], row[5], row[7])
     end
   end
-  return {words, claimed, next_due(now)}
+  return {words, claimed, next_due(now), next_token(read_limits(now), now)}
 end
 
 local keep = {ms = tonumber(ARGV[6]), max = tonumber(ARGV[7]), dead_ms = tonumber(ARGV[8])}
@@ -67,6 +69,6 @@ for i = 9, #ARGV, 7 do
 end
 
 local limit = tonumber(ARGV[3])
-local claimed, ids = claim_jobs(limit, tonumber(ARGV[4]), ARGV[5], now)
+local claimed, ids, token_ms = claim_jobs(limit, tonumber(ARGV[4]), ARGV[5], now)
 ledger_note(now, table.concat(words, ',') .. ';' .. table.concat(ids, ','))
-return {words, claimed, next_due(now)}
+return {words, claimed, next_due(now), token_ms}

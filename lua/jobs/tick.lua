@@ -5,7 +5,8 @@
 --       4 keep outcome records for so many ms  5 keep at most so many
 --       6 the worker that asks, or ''  7 what it says of itself (JSON)
 -- Reply 1 promoted  2 recovered  3 buried  4 trimmed  5 ms until the next job is due, -1 none
---       6 how many jobs wait to be claimed  7 1 where a full batch was moved and more may be due
+--       6 how many jobs and lanes wait to be claimed, 0 while the queue is paused or at a limit
+--       7 1 where a full batch was moved and more may be due
 --       8 how many schedules are due  9 ms until the next schedule is due, -1 none
 --       10 of the worker's jobs in hand, those to cancel: id, reason, flat
 --       11 what the worker has been told: quiet, stop or ''
@@ -33,8 +34,8 @@ for _, id in ipairs(died) do
   call('ZREM', base .. 'died', id)
 end
 
-local waiting = 0
-if call('HEXISTS', base .. 'meta', 'paused') == 0 then
+local waiting, limits = 0, read_limits(now)
+if not limits.paused and limits.room > 0 then
   waiting = call('ZCARD', base .. 'pending') + call('LLEN', base .. 'ring')
 end
 -- Told again on each beat until the claim has ended, so that no reply that is lost matters.

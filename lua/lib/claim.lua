@@ -1,5 +1,6 @@
 -- @splice lib/release
 -- @splice lib/lock
+-- @splice lib/limits
 
 local function add_claim(claimed, id, payload, attempts, attempts_base, group, history, stalled)
   local n = #claimed
@@ -8,28 +9,45 @@ local function add_claim(claimed, id, payload, attempts, attempts_base, group, h
   claimed[n + 5], claimed[n + 6], claimed[n + 7] = group or '', history or '', whole(stalled) or 0
 end
 
--- Claims up to `limit` jobs, turn by turn: each serviceable lane takes as many as its weight, the
--- flat set one, so that no flood starves another. Nothing is claimed while the queue is paused.
+-- Claims up to `wanted` jobs, turn by turn: each serviceable lane takes as many as its weight, the
+-- flat set one, so that no flood starves another. A turn that a small claim cuts short goes on in
+-- the next. Nothing is claimed while the queue is paused or at a limit.
 --
 -- Answers a flat list with seven values per job (id, payload, attempts, attempt, lane or '', history
--- or '', lapses so far), and the ids. attempts is the fencing token; attempt counts from one within
--- the budget.
-local function claim_jobs(limit, lease_ms, worker, now)
-  local claimed, ids, leases = {}, {}, {}
-  if limit <= 0 or call('HEXISTS', base .. 'meta', 'paused') == 1 then
-    return claimed, ids
+-- or '', lapses so far), the ids, and what next_token answers. attempts is the fencing token; attempt
+-- counts from one within the budget.
+local function claim_jobs(wanted, lease_ms, worker, now)
+  local claimed, ids = {}, {}
+  if wanted <= 0 then
+    return claimed, ids, -1
   end
+  local limits = read_limits(now)
+  if limits.paused then
+    return claimed, ids, -1
+  end
+  local limit = math.min(wanted, limits.room)
 
   local function take(key, n)
-    local members = call('ZPOPMIN', key, n)
+    local members = try('ZPOPMIN', key, n)
+    if members.err or #members == 0 then
+      return 0
+    end
+    local leases = {}
+    for i = 1, #members, 2 do
+      leases[i], leases[i + 1] = now + lease_ms, members[i]
+    end
+    -- From here on the sweep finds them, whatever stands in the way below.
+    call('ZADD', base .. 'active', unpack(leases))
     for i = 1, #members, 2 do
       local id = members[i]
       local row = read_row(id, 'payload', 'group', 'attempts_base', 'history', 'unique',
         'stalled')
       local attempts = row and whole(row[1])
       if not row or not row[2] then
+        call('ZREM', base .. 'active', id)
         count('dropped', 1)
       elseif not attempts then
+        call('ZREM', base .. 'active', id)
         bury(id, 'the row\'s attempts are not a number', 0, now, row[6])
       else
         attempts = string.format('%.0f', attempts + 1)
@@ -38,24 +56,28 @@ local function claim_jobs(limit, lease_ms, worker, now)
         mark_held(id, attempts, lease_ms)
         local group = row[3]
         if group then
-          try('HINCRBY', base .. 'gactive', group, 1)
+          lane_in_hand(group, 1)
         end
         add_claim(claimed, id, row[2], attempts, row[4], group, row[5], row[7])
         ids[#ids + 1] = id
-        leases[#leases + 1] = now + lease_ms
-        leases[#leases + 1] = id
       end
     end
     return #members / 2
   end
 
-  local lanes = call('LLEN', base .. 'ring')
+  local function ring_length()
+    local lanes = try('LLEN', base .. 'ring')
+    return type(lanes) == 'number' and lanes or 0
+  end
+
+  local lanes = limit > 0 and ring_length() or 0
   if lanes == 0 then
     -- Members without a row may leave a batch short of what is there.
     while #ids < limit and take(base .. 'pending', limit - #ids) > 0 do end
   else
-    -- `turns` counts the lanes served since the flat set had its turn, across calls.
-    local turns = math.max(0, whole(call('HGET', base .. 'meta', 'turns')) or 0)
+    -- `turns` counts the lanes served since the flat set had its turn, across calls; `share` is
+    -- `<n>:<lane>`, what is left of a turn.
+    local turns, share = math.max(0, whole(limits.turns) or 0), limits.share or ''
     local flat_left = true
     -- A step without a job takes a lane out of the ring or finds the flat set empty. In a ring that a
     -- foreign hand has left untrue it does neither, and must not hold the server.
@@ -69,33 +91,45 @@ local function claim_jobs(limit, lease_ms, worker, now)
       else
         turns = turns + 1
         local group = call('LMOVE', base .. 'ring', base .. 'ring', 'LEFT', 'RIGHT')
-        local weight = math.max(1, whole(call('HGET', base .. 'gweight', group)) or 1)
-        local share = math.min(weight, limit - #ids, lane_headroom(group))
-        if share > 0 then
-          popped = take(lane_key(group), share)
+        local left, of = string.match(share, '^(%d+):(.*)$')
+        left = of == group and above_zero(left)
+          or above_zero(try('HGET', base .. 'gweight', group)) or 1
+        left = math.min(left, lane_headroom(group))
+        local n = math.min(left, limit - #ids)
+        if n > 0 then
+          popped = take(lane_key(group), n)
         end
         settle_ring(group)
+        share = ''
+        if n > 0 and n < left and lane_depth(group) > 0 then
+          turns = turns - 1
+          share = string.format('%.0f:', left - popped) .. group
+          call('LMOVE', base .. 'ring', base .. 'ring', 'RIGHT', 'LEFT')
+        end
       end
       if popped == 0 then
         steps = steps - 1
       end
-      lanes = call('LLEN', base .. 'ring')
+      lanes = ring_length()
     end
-    if lanes > 0 then
-      call('HSET', base .. 'meta', 'turns', turns)
+    if lanes == 0 then
+      try('HDEL', base .. 'meta', 'turns', 'share')
     else
-      call('HDEL', base .. 'meta', 'turns')
+      try('HSET', base .. 'meta', 'turns', turns)
+      if share ~= '' then
+        try('HSET', base .. 'meta', 'share', share)
+      elseif limits.share then
+        try('HDEL', base .. 'meta', 'share')
+      end
     end
   end
 
-  if #leases > 0 then
-    call('ZADD', base .. 'active', unpack(leases))
-  end
-  if #ids < limit then
+  note_starts(limits, #ids, now)
+  if #ids < wanted then
     -- All that could be claimed is claimed, so what `wake` still says is stale.
     call('DEL', base .. 'wake')
   end
-  return claimed, ids
+  return claimed, ids, next_token(limits, now)
 end
 
 -- Ms until the earliest scheduled job is due, at least 0; -1 where none waits.

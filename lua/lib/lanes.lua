@@ -6,7 +6,7 @@ local function lanes_with_jobs()
   for _, list in ipairs({call('LRANGE', base .. 'ring', 0, -1), call('SMEMBERS', base .. 'paused'),
       call('HKEYS', base .. 'glimit')}) do
     for _, group in ipairs(list) do
-      if not seen[group] and call('EXISTS', lane_key(group)) == 1 then
+      if not seen[group] and lane_depth(group) > 0 then
         seen[group] = true
         lanes[#lanes + 1] = group
       end

@@ -2,18 +2,27 @@
 -- @splice lib/place
 -- @splice lib/lock
 
+-- A worker that met the queue's ceiling has parked: rings for the room that a job leaves.
+local has_ceiling
+local function wake_for_room()
+  if has_ceiling == nil then
+    has_ceiling = type(try('HGET', base .. 'meta', 'concurrency')) == 'string'
+  end
+  if has_ceiling and anything_waits() then
+    ring_wake(1)
+  end
+end
+
 local function leave_active(id, group)
   if call('ZREM', base .. 'active', id) == 0 then
     return false
   end
   unmark_held(id)
   if group then
-    local left = try('HINCRBY', base .. 'gactive', group, -1)
-    if type(left) == 'number' and left <= 0 then
-      call('HDEL', base .. 'gactive', group)
-    end
+    lane_in_hand(group, -1)
     settle_ring(group)
   end
+  wake_for_room()
   return true
 end
 

@@ -17,14 +17,26 @@ local function ring_wake(n)
   end
 end
 
+local function anything_waits()
+  return call('EXISTS', base .. 'pending', base .. 'ring') > 0
+end
+
 local function lane_key(group)
   return base .. 'g:' .. group .. ':pending'
 end
 
+-- Counts the lane's jobs in hand; a lane without any has no count.
+local function lane_in_hand(group, by)
+  local n = try('HINCRBY', base .. 'gactive', group, by)
+  if type(n) == 'number' and n <= 0 then
+    call('HDEL', base .. 'gactive', group)
+  end
+end
+
 -- How many more jobs of the lane may run at once.
 local function lane_headroom(group)
-  local set = call('HGET', base .. 'glimit', group)
-  local limit = set and tonumber(set)
+  local set = try('HGET', base .. 'glimit', group)
+  local limit = type(set) == 'string' and tonumber(set)
   if not limit then
     return math.huge
   end
@@ -34,12 +46,22 @@ local function lane_headroom(group)
   return math.floor(limit) - (whole(try('HGET', base .. 'gactive', group)) or 0)
 end
 
+-- How many jobs wait in the lane.
+local function lane_depth(group)
+  local depth = try('ZCARD', lane_key(group))
+  return type(depth) == 'number' and depth or 0
+end
+
 -- Puts the lane into the ring or takes it out, whichever the invariant asks for.
 local function settle_ring(group)
-  local serviceable = call('EXISTS', lane_key(group)) == 1
-    and call('SISMEMBER', base .. 'paused', group) == 0
+  local serviceable = lane_depth(group) > 0
+    and try('SISMEMBER', base .. 'paused', group) ~= 1
     and lane_headroom(group) > 0
-  local present = call('LPOS', base .. 'ring', group)
+  -- Found at once from the end where a claim has just put it.
+  local present = try('LPOS', base .. 'ring', group, 'RANK', -1)
+  if type(present) == 'table' then
+    return -- a foreign key in the ring's place
+  end
   if serviceable and not present then
     call('RPUSH', base .. 'ring', group)
     ring_wake(1)

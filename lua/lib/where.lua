@@ -9,7 +9,7 @@ local function state_of(id)
   end
   local row = try('HMGET', row_key(id), 'state', 'group')
   if not row.err and row[1] then
-    if row[2] and call('ZSCORE', lane_key(row[2]), id) then
+    if row[2] and type(try('ZSCORE', lane_key(row[2]), id)) == 'string' then
       return 'pending'
     end
     return row[1] == 'awaiting_children' and row[1] or 'unknown'

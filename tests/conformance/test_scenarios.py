@@ -1,4 +1,4 @@
-"""EchoMQ's conformance scenarios by name: the spine, time, the worker in hand.
+"""EchoMQ's conformance scenarios by name: the spine, time, the worker in hand, lanes, limits.
 
 Each plays on a queue of its own and asserts what the original's scenario of that name asserts.
 """
@@ -22,6 +22,7 @@ from django_echomq.wire.errors import (
     JobGone,
     JobLocked,
     NotPaused,
+    RateLimited,
     StaleToken,
     WrongKind,
 )
@@ -371,3 +372,166 @@ def test_batch_claim_short(queue: Queue) -> None:
     queue.admin.pause()
     assert queue.jobs.claim(7) == []
     assert queue.metrics.counts("pending") == {"pending": 1}
+
+
+# Lanes and limits. A claim of the original serves one lane; ours goes on through as many turns as
+# it has room for. A turn of the original's is a claim of one job here, a weighted turn as many
+# claims of one, and its claim of a whole lane is a claim while no other lane is to be served.
+
+
+def lane_ids(queue: Queue, lane: str, count: int) -> list[str]:
+    return [admission.job_id for admission in queue.jobs.enqueue_many([b"x"] * count, lane=lane)]
+
+
+def turns(queue: Queue, count: int) -> list[str | None]:
+    return [claim.lane for _ in range(count) for claim in queue.jobs.claim()]
+
+
+def test_rotate(queue: Queue) -> None:
+    for lane in ("PRT0NsVQMCRgHI", "PRT0NsVQMCRgHJ"):
+        lane_ids(queue, lane, 2)
+    assert turns(queue, 4) == ["PRT0NsVQMCRgHI", "PRT0NsVQMCRgHJ"] * 2
+
+
+def test_pause(queue: Queue) -> None:
+    for lane in ("a", "b"):
+        lane_ids(queue, lane, 2)
+    queue.lanes.pause("a")
+    assert turns(queue, 3) == ["b", "b"]
+    assert queue.lanes.depth("a") == 2
+    queue.lanes.resume("a")
+    assert turns(queue, 1) == ["a"]
+
+
+def test_limit(queue: Queue) -> None:
+    queue.lanes.limit("a", 1)
+    lane_ids(queue, "a", 2)
+    claim = only(queue.jobs.claim())
+    assert queue.jobs.claim() == []
+    queue.jobs.complete(claim)
+    assert only(queue.jobs.claim()).lane == "a"
+
+
+def test_lane_depth(queue: Queue) -> None:
+    lane_ids(queue, "a", 2)
+    lane_ids(queue, "b", 1)
+    assert queue.lanes.depths() == {"a": 2, "b": 1}
+
+
+def test_rate(queue: Queue, raw: redis.Redis) -> None:
+    raw.hset(queue.keys.meta, "concurrency", 1)
+    queue.jobs.enqueue(b"x")
+    assert not queue.metrics.is_maxed()
+    queue.jobs.claim()
+    assert queue.metrics.is_maxed()
+    with pytest.raises(RateLimited):
+        queue.run("metrics/is_maxed")
+
+
+def test_rate_consult(queue: Queue, raw: redis.Redis) -> None:
+    raw.hset(queue.keys.meta, "concurrency", 1)
+    queue.jobs.enqueue_many([b"x"] * 2)
+    claim = only(queue.jobs.claim())
+    assert queue.jobs.claim(5) == []
+    assert queue.metrics.counts("active", "pending") == {"active": 1, "pending": 1}
+    queue.jobs.complete(claim)
+    assert not queue.metrics.is_maxed()
+    only(queue.jobs.claim())
+
+
+def test_reassign(queue: Queue, raw: redis.Redis) -> None:
+    job_id = queue.jobs.enqueue(b"x", lane="src").job_id
+    assert queue.lanes.reassign(job_id, "dst") == "moved"
+    assert raw.zscore(queue.keys.lane("src"), job_id) is None
+    assert raw.zscore(queue.keys.lane("dst"), job_id) == 0
+    assert raw.hget(queue.keys.job(job_id), "group") == b"dst"
+    assert queue.lanes.reassign(job_id, "dst") == "noop"
+    gactive = queue.keys.base + b"gactive"
+    claim = only(queue.jobs.claim())
+    assert raw.hgetall(gactive) == {b"dst": b"1"}
+    assert queue.lanes.reassign(job_id, "third") == "moved"
+    assert raw.hgetall(gactive) == {b"third": b"1"}
+    queue.jobs.complete(claim)
+    assert not raw.exists(gactive)
+
+
+def test_lane_drain(queue: Queue, raw: redis.Redis) -> None:
+    queue.repeat.register("tick", payload=b"x", every=3600)
+    held = lane_ids(queue, "a", 1)
+    claim = only(queue.jobs.claim())
+    gone = lane_ids(queue, "a", 2)
+    (sibling,) = lane_ids(queue, "b", 1)
+    queue.jobs.add_log(gone[0], "line")
+    assert queue.lanes.drain("a") == 2
+    assert [queue.jobs.state(job_id) for job_id in gone] == ["absent"] * 2
+    assert not raw.exists(queue.keys.logs(gone[0]))
+    assert raw.lrange(queue.keys.base + b"ring", 0, -1) == [b"b"]
+    assert (queue.jobs.state(sibling), queue.jobs.state(held[0])) == ("pending", "active")
+    assert queue.repeat.count() == 1
+    assert queue.lanes.drain("absent") == 0
+    queue.jobs.complete(claim)
+
+
+def test_weighted_proportion(queue: Queue) -> None:
+    queue.lanes.weight("a", 3)
+    for lane in ("a", "b"):
+        lane_ids(queue, lane, 60)
+    served = turns(queue, 80)
+    a, b = served.count("a"), served.count("b")
+    assert b > 0
+    assert 2 * b <= a <= 4 * b
+    assert queue.metrics.counts("active") == {"active": 80}
+
+
+def test_starvation_drill(queue: Queue) -> None:
+    queue.lanes.weight("heavy", 5)
+    lane_ids(queue, "heavy", 200)
+    for lane in ("light", "lighter"):
+        lane_ids(queue, lane, 6)
+    # Nine turns of a heavy lane's five and two of one.
+    assert {"light", "lighter"} <= set(turns(queue, 5 + 1 + 1))
+    assert len(turns(queue, 300)) == 212 - 7
+
+
+def test_grouped_batch_affinity(queue: Queue, raw: redis.Redis) -> None:
+    ids = lane_ids(queue, "a", 4)
+    claims = queue.jobs.claim(4)
+    assert [(claim.job_id, claim.lane) for claim in claims] == [(each, "a") for each in ids]
+    assert len({raw.zscore(queue.keys.active, job_id) for job_id in ids}) == 1
+
+
+def test_grouped_batch_affinity_beside_another_lane(queue: Queue) -> None:
+    """A lane's weight is the size of its batch: so many of one lane come in one claim."""
+    queue.lanes.weight("a", 4)
+    ids = lane_ids(queue, "a", 8)
+    lane_ids(queue, "b", 4)
+    assert [claim.job_id for claim in queue.jobs.claim(4)] == ids[:4]
+
+
+def test_grouped_batch_ceiling(queue: Queue, raw: redis.Redis) -> None:
+    queue.lanes.limit("a", 3)
+    ids = lane_ids(queue, "a", 8)
+    claims = queue.jobs.claim(8)
+    assert [claim.job_id for claim in claims] == ids[:3]
+    assert raw.hget(queue.keys.base + b"gactive", "a") == b"3"
+    assert queue.jobs.claim(8) == []
+    queue.jobs.complete(claims[0])
+    assert only(queue.jobs.claim(8)).job_id == ids[3]
+
+
+def test_grouped_batch_fairness(queue: Queue) -> None:
+    lanes = {"heavy": 40, "light": 6, "lighter": 6}
+    for lane, count in lanes.items():
+        queue.lanes.limit(lane, 2)
+        lane_ids(queue, lane, count)
+    served: list[str | None] = []
+    for _ in range(9):
+        claims = queue.jobs.claim(2)
+        served += [claim.lane for claim in claims]
+        for claim in claims:
+            queue.jobs.complete(claim)
+    assert set(served) == set(lanes)
+    while claims := queue.jobs.claim(50):
+        for claim in claims:
+            queue.jobs.complete(claim)
+    assert queue.lanes.depths() == {}

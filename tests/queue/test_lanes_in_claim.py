@@ -407,3 +407,12 @@ def test_a_lane_whose_job_is_scheduled_again_is_not_in_the_ring(
     queue.jobs.promote()
     assert ring(queue, raw) == ["a"]
     assert places(queue, raw, claim.job_id) == ["g:a:pending"]
+
+
+def test_a_quiet_lane_waits_at_most_one_turn_behind_a_hundred_floods(queue: Queue) -> None:
+    lanes = [f"lane-{number}" for number in range(100)]
+    for number, lane in enumerate(lanes):
+        fill(queue, lane, each=300 if number % 10 == 0 else 2)
+    turns(queue, 37)
+    queue.jobs.enqueue(b"x", lane="quiet")
+    assert "quiet" in turns(queue, len(lanes) + 1)

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from django_echomq.queue import Claim, Queue, Unique
-from django_echomq.wire.errors import JobGone, StaleToken
+from django_echomq.wire.errors import JobGone, NotDead, StaleToken, WrongState
 from tests.queue.keyspace import SETS, fall_due, lapse
 
 MakeQueue = Callable[..., Queue]
@@ -28,10 +28,12 @@ LANES = [None, "a", "b", "c"]
 KEYS = [None, None, "one", "two"]
 LIMITS = {"b": 2}
 WEIGHTS = {"c": 3}
+NAMES = [lane for lane in LANES if lane is not None]
 BUDGET = 3
 MAX_STALLED = 2
 OWN_IDS = [f"JOB0NsVQMCRg{i:02}" for i in range(4)]
 PAST = 1
+LAST_ID = "JOBAzL8n0Y58m7"
 
 
 @dataclass
@@ -62,9 +64,15 @@ class Model(RuleBasedStateMachine):
         self.queue = self.make_queue(
             max_attempts=BUDGET, max_stalled=MAX_STALLED, keep_completed_ms=60_000 if keep else 0
         )
-        base = self.queue.keys.base
-        self.raw.hset(base + b"glimit", mapping=LIMITS)
-        self.raw.hset(base + b"gweight", mapping=WEIGHTS)
+        self.limits = dict(LIMITS)
+        for lane, most in LIMITS.items():
+            self.queue.lanes.limit(lane, most)
+        for lane, jobs in WEIGHTS.items():
+            self.queue.lanes.weight(lane, jobs)
+        self.still: set[str] = set()  # paused lanes
+        self.concurrency: int | None = None
+        self.started: int = 0  # within the rate's window, which does not end
+        self.rate: int | None = None
         self.rows: dict[str, Row] = {}
         self.old: list[Claim] = []  # claims that are over
         self.tokens: dict[str, int] = {}
@@ -90,9 +98,22 @@ class Model(RuleBasedStateMachine):
 
     def room(self, lane: str | None) -> int:
         waiting = len(self.line(lane))
-        if lane not in LIMITS:
+        if lane is None:
             return waiting
-        return min(waiting, max(0, LIMITS[lane] - self.active_in(lane)))
+        if lane in self.still:
+            return 0
+        if lane not in self.limits:
+            return waiting
+        return min(waiting, max(0, self.limits[lane] - self.active_in(lane)))
+
+    def queue_room(self) -> int:
+        """How many more jobs the limits of the queue let start."""
+        room = 10_000
+        if self.concurrency is not None:
+            room = min(room, self.concurrency - len(self.standing("active")))
+        if self.rate is not None:
+            room = min(room, self.rate - self.started)
+        return max(0, room)
 
     def holder(self, key: str) -> str | None:
         for job_id, row in self.rows.items():
@@ -182,7 +203,10 @@ class Model(RuleBasedStateMachine):
         lines = {lane: self.line(lane) for lane in LANES}
         rooms = {lane: self.room(lane) for lane in LANES}
         claims = self.queue.jobs.claim(limit)
-        assert len(claims) == (0 if self.paused else min(limit, sum(rooms.values())))
+        most = min(limit, self.queue_room())
+        assert len(claims) == (0 if self.paused else min(most, sum(rooms.values())))
+        if self.rate is not None:
+            self.started += len(claims)
         for lane in LANES:
             mine = [claim.job_id for claim in claims if claim.lane == lane]
             assert mine == lines[lane][: len(mine)]
@@ -296,7 +320,125 @@ class Model(RuleBasedStateMachine):
         self.failed += buried
         assert (swept.recovered, swept.dead) == (len(lapsed) - buried, buried)
 
+    # Single jobs
+
+    @precondition(lambda self: self.claims() or self.old)
+    @rule(data=st.data())
+    def delay(self, data: st.DataObject) -> None:
+        claim = self.any_claim(data)
+        row = self.settle(claim, lambda: self.queue.jobs.delay(claim, 3_600))
+        if row is not None:
+            row.where, row.due = "schedule", False
+            row.spared += 1
+
+    @precondition(lambda self: self.rows)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        job_id = data.draw(st.sampled_from(sorted(self.rows)))
+        # The lock marker of a job in hand goes with a crashed worker's second lease.
+        self.raw.delete(self.queue.keys.job(job_id) + b":lock")
+        self.raw.hdel(self.queue.keys.job(job_id), "lock")
+        self.queue.jobs.remove(job_id)
+        self.end(job_id)
+
+    @precondition(lambda self: self.rows)
+    @rule(data=st.data(), when=st.sampled_from([PAST, 253_402_300_799_999]))
+    def reschedule(self, data: st.DataObject, when: int) -> None:
+        job_id = data.draw(st.sampled_from(sorted(self.rows)))
+        row = self.rows[job_id]
+        if row.where in ("pending", "schedule"):
+            self.queue.jobs.reschedule(job_id, when)
+            row.where, row.due = "schedule", when == PAST
+        else:
+            with pytest.raises(WrongState):
+                self.queue.jobs.reschedule(job_id, when)
+
+    @precondition(lambda self: self.standing("pending") or self.standing("schedule"))
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        waiting = self.standing("pending") | self.standing("schedule")
+        job_id = data.draw(st.sampled_from(sorted(waiting)))
+        self.queue.jobs.cancel(job_id)
+        self.end(job_id)
+        # What a reprocess brings back is no part of the model.
+        self.raw.delete(self.queue.keys.outcome(job_id))
+
+    @precondition(lambda self: self.rows)
+    @rule(data=st.data())
+    def reprocess(self, data: st.DataObject) -> None:
+        job_id = data.draw(st.sampled_from(sorted(self.rows)))
+        row = self.rows[job_id]
+        if row.where == "dead":
+            self.queue.jobs.reprocess(job_id)
+            row.where, row.spared, row.stalled = "pending", row.attempts, 0
+            row.unique = None  # burying has freed it
+        else:
+            with pytest.raises(NotDead):
+                self.queue.jobs.reprocess(job_id)
+
+    def end(self, job_id: str) -> None:
+        row = self.rows.pop(job_id)
+        if row.claim is not None:
+            self.old.append(row.claim)
+
+    # Lanes
+
+    @rule(lane=st.sampled_from(NAMES))
+    def pause_lane(self, lane: str) -> None:
+        assert self.queue.lanes.pause(lane) is (lane not in self.still)
+        self.still.add(lane)
+
+    @precondition(lambda self: self.still)
+    @rule(data=st.data())
+    def resume_lane(self, data: st.DataObject) -> None:
+        lane = data.draw(st.sampled_from(sorted(self.still)))
+        assert self.queue.lanes.resume(lane) is True
+        self.still.discard(lane)
+
+    @rule(lane=st.sampled_from(NAMES), most=st.sampled_from([None, 1, 2, 5]))
+    def limit_lane(self, lane: str, most: int | None) -> None:
+        self.queue.lanes.limit(lane, most)
+        self.limits.pop(lane, None)
+        if most is not None:
+            self.limits[lane] = most
+
+    @rule(lane=st.sampled_from(NAMES), jobs=st.sampled_from([None, 1, 2, 5]))
+    def weigh_lane(self, lane: str, jobs: int | None) -> None:
+        self.queue.lanes.weight(lane, jobs)
+
+    @rule(lane=st.sampled_from(NAMES))
+    def drain_lane(self, lane: str) -> None:
+        gone = self.line(lane)
+        self.queue.run("lanes/drain", 1_000, LAST_ID, lane)
+        for job_id in gone:
+            self.end(job_id)
+
+    @precondition(lambda self: self.rows)
+    @rule(data=st.data(), lane=st.sampled_from(LANES))
+    def reassign(self, data: st.DataObject, lane: str | None) -> None:
+        job_id = data.draw(st.sampled_from(sorted(self.rows)))
+        row = self.rows[job_id]
+        if row.where in ("schedule", "dead"):
+            with pytest.raises(WrongState):
+                self.queue.lanes.reassign(job_id, lane)
+            return
+        word = self.queue.lanes.reassign(job_id, lane)
+        assert word == ("noop" if row.lane == lane else "moved")
+        row.lane = lane
+
     # The whole queue
+
+    @rule(most=st.sampled_from([None, None, 1, 3]))
+    def limit_concurrency(self, most: int | None) -> None:
+        self.queue.admin.limit_concurrency(most)
+        self.concurrency = most
+
+    @rule(count=st.sampled_from([None, None, 2, 10]))
+    def limit_rate(self, count: int | None) -> None:
+        self.queue.admin.limit_rate(None if count is None else f"{count}/d")
+        self.rate = count
+        if count is None:
+            self.started = 0
 
     @rule()
     def pause(self) -> None:
@@ -320,8 +462,7 @@ class Model(RuleBasedStateMachine):
         if not hasattr(self, "queue"):
             return
         base = self.queue.keys.base
-        lanes = [lane for lane in LANES if lane is not None]
-        places = [*SETS, *(f"g:{lane}:pending" for lane in lanes)]
+        places = [*SETS, *(f"g:{lane}:pending" for lane in NAMES)]
         with self.raw.pipeline(transaction=True) as pipe:
             for place in places:
                 pipe.zrange(base + place.encode(), 0, -1, withscores=True)
@@ -352,11 +493,10 @@ class Model(RuleBasedStateMachine):
     def the_ring_holds_what_can_be_served(
         self, ring: list[bytes], gactive: dict[bytes, bytes]
     ) -> None:
-        lanes = [lane for lane in LANES if lane is not None]
         assert sorted(lane.decode() for lane in ring) == [
-            lane for lane in lanes if self.room(lane) > 0
+            lane for lane in NAMES if self.room(lane) > 0
         ]
-        active = {lane.encode(): b"%d" % self.active_in(lane) for lane in lanes}
+        active = {lane.encode(): b"%d" % self.active_in(lane) for lane in NAMES}
         assert gactive == {lane: count for lane, count in active.items() if count != b"0"}
 
     def the_rows_are_whole(self) -> None:

@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
+from django.conf import settings
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
 from django.test import override_settings
 
 from django_echomq import Fixed, get_queue
-from django_echomq.queue import Queue
+from django_echomq.queue import LaneOptions, Queue, Rate
 from django_echomq.queue.backoff import Jitter
 from django_echomq.queues import get_client
+from django_echomq.worker import Promoter
 from tests.testapp import tasks
 
 URL = {"URL": "redis://127.0.0.1:1/0"}
@@ -60,6 +64,23 @@ def test_the_settings_of_the_suite_are_sound() -> None:
         ({"CONNECTIONS": {"default": URL}, "QUEUES": {"q": {"LEASE": "1"}}}, "E003", "seconds"),
         ({"CONNECTIONS": {"default": URL}, "QUEUES": {"q": {"MAX_ATTEMPTS": 0}}}, "E003", "1 or"),
         ({"CONNECTIONS": {"default": URL}, "QUEUES": {"q": {"BACKOFF": 5}}}, "E003", "backoff"),
+        *(
+            ({"CONNECTIONS": {"default": URL}, "QUEUES": {"q": options}}, "E003", words)
+            for options, words in (
+                ({"CONCURRENCY": 0}, "between 1 and"),
+                ({"CONCURRENCY": "5"}, "whole number"),
+                ({"RATE_LIMIT": "5 a day"}, "'5000/m'"),
+                ({"RATE_LIMIT": "0/s"}, "at least one"),
+                ({"RATE_LIMIT": "200000/m"}, "such as '3333/s'"),
+                ({"RATE_LIMIT": 1.5}, "per second"),
+                ({"LANES": ["acme"]}, "a dict of lanes"),
+                ({"LANES": {"a b": {}}}, "cannot name a lane"),
+                ({"LANES": {"acme": 3}}, "'acme' must be a dict"),
+                ({"LANES": {"acme": {"WEIHGT": 3}}}, "Did you mean 'WEIGHT'"),
+                ({"LANES": {"acme": {"WEIGHT": 0}}}, "the WEIGHT of 'acme' lies between"),
+                ({"LANES": {"acme": {"LIMIT": "3"}}}, "the LIMIT of 'acme' is a whole number"),
+            )
+        ),
         (
             {"CONNECTIONS": {"default": URL}, "QUEUES": {"q": {"CONNECTION": "defalt"}}},
             "E004",
@@ -120,6 +141,9 @@ def test_options_reach_the_queue() -> None:
                     "KEEP_COMPLETED_MAX": 5,
                     "KEEP_DEAD": 60,
                     "MAX_PAYLOAD": 10,
+                    "CONCURRENCY": 4,
+                    "RATE_LIMIT": "5000/m",
+                    "LANES": {"acme": {"WEIGHT": 3, "LIMIT": 10}, "plain": {"LIMIT": None}},
                 }
             },
         }
@@ -131,6 +155,17 @@ def test_options_reach_the_queue() -> None:
     assert options.max_stalled == 0
     assert (options.keep_completed_ms, options.keep_completed_max) == (0, 5)
     assert (options.keep_dead_ms, options.max_payload) == (60_000, 10)
+    assert options.concurrency == 4
+    assert options.rate_limit == Rate(5_000, 60_000)
+    assert options.lanes == {"acme": LaneOptions(3, 10), "plain": LaneOptions()}
+
+
+def test_limits_are_none_by_default_and_may_be_written_so() -> None:
+    for written in ({}, {"CONCURRENCY": None, "RATE_LIMIT": None, "LANES": {}}):
+        with override_settings(ECHOMQ={"CONNECTIONS": {"default": URL}, "QUEUES": {"q": written}}):
+            assert problems({"CONNECTIONS": {"default": URL}, "QUEUES": {"q": written}}) == []
+            options = get_queue("q").options
+        assert (options.concurrency, options.rate_limit, options.lanes) == (None, None, {})
 
 
 def test_without_settings_in_development_the_server_is_embedded(tmp_path: Path) -> None:
@@ -177,3 +212,24 @@ def test_a_cache_that_decodes_is_refused() -> None:
         pytest.raises(ImproperlyConfigured, match="decode_responses"),
     ):
         get_client()
+
+
+@pytest.mark.parametrize("command", ["echomq_worker", "echomq_promoter"])
+def test_limits_are_on_the_server_once_a_command_serves(
+    site: Callable[[str], Queue],
+    raw: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+) -> None:
+    monkeypatch.setattr(Promoter, "run", lambda self: [self.beat(each) for each in self._queues])
+    keys = site("mail").keys
+    limits = {"CONCURRENCY": 4, "RATE_LIMIT": "7/m", "LANES": {"acme": {"WEIGHT": 3, "LIMIT": 2}}}
+    with override_settings(ECHOMQ={**settings.ECHOMQ, "QUEUES": {"mail": limits}}):
+        queue = get_queue("mail")
+        queue.jobs.enqueue_many([b"x"] * 5, lane="acme")
+        options = {"burst": True} if command == "echomq_worker" else {}
+        call_command(command, "mail", verbosity=0, **options)
+        lanes = queue.lanes.all()
+    assert raw.hmget(keys.meta, "concurrency", "max", "period") == [b"4", b"7", b"60000"]
+    assert [(lane.name, lane.weight, lane.limit) for lane in lanes] == [("acme", 3, 2)]
+    assert raw.zcard(keys.active) == 0

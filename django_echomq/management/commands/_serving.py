@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -14,6 +15,9 @@ from django.core.management.base import CommandError
 from ...conf import queue_names
 from ...queue import Queue
 from ...queues import get_queue
+from ...tasks.schedules import reconcile_schedules
+
+logger = logging.getLogger("django_echomq.worker")
 
 
 def chosen_queues(names: Sequence[str]) -> list[Queue]:
@@ -27,6 +31,18 @@ def chosen_queues(names: Sequence[str]) -> list[Queue]:
     if not queues:
         raise CommandError("No queue to serve: define one in ECHOMQ['QUEUES'].")
     return queues
+
+
+def apply_settings(queues: Sequence[Queue]) -> None:
+    """Puts on the server what the settings say of these queues: limits, weights, schedules.
+
+    Raises:
+        ServerUnavailable: some may be applied and some not; calling again finishes the work.
+    """
+    for queue in queues:
+        for what in queue.admin.configure():
+            logger.info("Queue %s: %s is what the settings say", queue.name, what)
+    reconcile_schedules(queues)
 
 
 def on_stop_signal(stop: Callable[[], object], message: str = "") -> None:

@@ -6,10 +6,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from ...tasks.schedules import reconcile_schedules
 from ...wire.errors import EchoMQError
 from ...worker import Promoter
-from ._serving import chosen_queues, on_stop_signal, positive
+from ._serving import apply_settings, chosen_queues, on_stop_signal, positive
 
 
 class Command(BaseCommand):
@@ -38,7 +37,7 @@ class Command(BaseCommand):
             queues,
             options["tick"],
             options["batch"],
-            prepare=lambda: reconcile_schedules(queues),
+            prepare=lambda: apply_settings(queues),
         )
         on_stop_signal(promoter.stop)
         if options["verbosity"] > 0:

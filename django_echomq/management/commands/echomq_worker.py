@@ -37,7 +37,6 @@ from django.utils import autoreload
 from ...queue import Queue
 from ...tasks.registry import autodiscover, registered
 from ...tasks.runner import Runner
-from ...tasks.schedules import reconcile_schedules
 from ...wire.client import LOST
 from ...wire.errors import EchoMQError
 from ...worker import Stopped, Worker
@@ -49,7 +48,7 @@ from ...worker.supervisor import (
     keep_within_limits,
     own_command_line,
 )
-from ._serving import chosen_queues, on_stop_signal, positive
+from ._serving import apply_settings, chosen_queues, on_stop_signal, positive
 
 logger = logging.getLogger("django_echomq.worker")
 
@@ -232,11 +231,11 @@ class Command(BaseCommand):
 
         def prepare() -> None:
             try:
-                reconcile_schedules(queues)
+                apply_settings(queues)
             except (*LOST, EchoMQError):
                 raise
             except Exception:
-                logger.exception("The schedules of the settings could not be registered")
+                logger.exception("The settings of the queues could not be applied")
             if line:
                 line.ready()
 
