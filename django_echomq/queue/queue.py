@@ -14,6 +14,7 @@ from .backoff import Backoff, Exponential
 
 if TYPE_CHECKING:
     from .admin import Admin
+    from .events import Events
     from .jobs import Jobs
     from .lanes import Lanes
     from .metrics import Metrics
@@ -38,6 +39,7 @@ class QueueOptions:
         keep_completed_max: at most so many outcome records.
         keep_dead_ms: how long a dead job stays; 0 for ever.
         max_payload: bytes.
+        events: what happens is published on the queue's channel.
     """
 
     lease_ms: int = 30_000
@@ -49,6 +51,7 @@ class QueueOptions:
     keep_completed_max: int = 10_000
     keep_dead_ms: int = 0
     max_payload: int = 1_048_576
+    events: bool = True
 
 
 class Queue:
@@ -103,6 +106,13 @@ class Queue:
         from .metrics import Metrics
 
         return Metrics(self)
+
+    @cached_property
+    def events(self) -> Events:
+        """What happens, told as it happens."""
+        from .events import Events
+
+        return Events(self)
 
     @cached_property
     def repeat(self) -> Repeat:

@@ -17,6 +17,13 @@ if ARGV[3] == '1' then
 end
 
 local removed = 0
+local function answer(more)
+  if removed > 0 then
+    announce('drained', '', 'removed', removed)
+  end
+  return {removed, more}
+end
+
 for _, set in ipairs(sets) do
   local skip = 0
   while true do
@@ -35,8 +42,8 @@ for _, set in ipairs(sets) do
     end
     budget = budget - #page
     if budget <= 0 then
-      return {removed, removed > 0 and 1 or 0}
+      return answer(removed > 0 and 1 or 0)
     end
   end
 end
-return {removed, 0}
+return answer(0)

@@ -47,6 +47,8 @@ end
 for _, name in ipairs(call('SMEMBERS', base .. 'schedules')) do
   call('UNLINK', base .. 'repeat:' .. name)
 end
+announce('obliterated', '')
+call('UNLINK', unpack(stats_keys(server_ms())))
 for _, key in ipairs({'repeat', 'cron', 'schedules', 'workers', 'outcomes', 'died', 'cancels', 'ring',
     'paused', 'glimit', 'gactive', 'gweight', 'wake', 'limiter', 'flow:outbox', 'metrics:completed',
     'metrics:failed', 'metrics:cancelled', 'metrics:dropped', 'ledger:0', 'ledger:1', 'ledger:2',

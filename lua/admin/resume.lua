@@ -3,7 +3,11 @@
 -- KEYS  1 base
 -- Reply 1 where the queue was paused before, else 0
 -- @splice lib/ring
+-- @splice lib/announce
 
 local was = call('HDEL', base .. 'meta', 'paused')
 ring_wake(call('ZCARD', base .. 'pending') + call('LLEN', base .. 'ring'))
+if was == 1 then
+  announce('resumed', '')
+end
 return was

@@ -1,11 +1,13 @@
 -- @splice lib/release
 -- @splice lib/lock
+-- @splice lib/since
 
 local function add_claim(claimed, id, payload, attempts, attempts_base, group, history)
   local n = #claimed
   claimed[n + 1], claimed[n + 2], claimed[n + 3] = id, payload, attempts
   claimed[n + 4] = string.format('%.0f', whole(attempts) - (whole(attempts_base) or 0))
   claimed[n + 5], claimed[n + 6] = group or '', history or ''
+  return claimed[n + 4]
 end
 
 -- Claims up to `limit` jobs, turn by turn: each serviceable lane takes as many as its weight, the
@@ -23,7 +25,8 @@ local function claim_jobs(limit, lease_ms, worker, now)
     local members = call('ZPOPMIN', key, n)
     for i = 1, #members, 2 do
       local id = members[i]
-      local row = read_row(id, 'payload', 'group', 'attempts_base', 'history', 'unique')
+      local row = read_row(id, 'payload', 'group', 'attempts_base', 'history', 'unique', 'since',
+        'started_at')
       local attempts = row and whole(row[1])
       if not row or not row[2] then
         count('dropped', 1)
@@ -38,7 +41,12 @@ local function claim_jobs(limit, lease_ms, worker, now)
         if group then
           try('HINCRBY', base .. 'gactive', group, 1)
         end
-        add_claim(claimed, id, row[2], attempts, row[4], group, row[5])
+        local attempt = add_claim(claimed, id, row[2], attempts, row[4], group, row[5])
+        local since = claimable_ms(id, row[1], row[7], row[8])
+        if since then
+          observe('w', now - since)
+        end
+        announce('started', id, 'lane', group, 'attempt', attempt, 'worker', worker)
         ids[#ids + 1] = id
         leases[#leases + 1] = now + lease_ms
         leases[#leases + 1] = id

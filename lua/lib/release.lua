@@ -1,6 +1,8 @@
 -- How a job leaves the active set, in whatever way its claim ends.
 -- @splice lib/place
 -- @splice lib/lock
+-- @splice lib/stats
+-- @splice lib/announce
 
 local function leave_active(id, group)
   if call('ZREM', base .. 'active', id) == 0 then
@@ -48,10 +50,6 @@ local function forget(id)
   return call('UNLINK', row_key(id)) == 1 or found
 end
 
-local function count(metric, n)
-  try('HINCRBY', base .. 'metrics:' .. metric, 'count', n)
-end
-
 -- Moves a job to the dead set. keep_ms > 0 bounds how long it stays there.
 local function bury(id, reason, keep_ms, now, unique)
   call('HSET', row_key(id), 'state', 'dead', 'last_error', reason, 'finished_at', now)
@@ -61,4 +59,5 @@ local function bury(id, reason, keep_ms, now, unique)
   end
   free_unique(id, unique)
   count('failed', 1)
+  announce('dead', id, 'error', brief(reason))
 end

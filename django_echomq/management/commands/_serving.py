@@ -29,6 +29,15 @@ def chosen_queues(names: Sequence[str]) -> list[Queue]:
     return queues
 
 
+def apply_options(queues: Sequence[Queue]) -> None:
+    """Tells the server what the settings say of these queues and the scripts have to know."""
+    for queue in queues:
+        if queue.options.events:
+            queue.events.enable()
+        else:
+            queue.events.disable()
+
+
 def on_stop_signal(stop: Callable[[], object], message: str = "") -> None:
     """Calls ``stop`` at each SIGTERM and SIGINT, and says the message."""
     if threading.current_thread() is not threading.main_thread():

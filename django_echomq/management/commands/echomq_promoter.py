@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from ...tasks.schedules import reconcile_schedules
 from ...wire.errors import EchoMQError
 from ...worker import Promoter
-from ._serving import chosen_queues, on_stop_signal, positive
+from ._serving import apply_options, chosen_queues, on_stop_signal, positive
 
 
 class Command(BaseCommand):
@@ -34,12 +34,12 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         queues = chosen_queues(options["queues"])
-        promoter = Promoter(
-            queues,
-            options["tick"],
-            options["batch"],
-            prepare=lambda: reconcile_schedules(queues),
-        )
+
+        def prepare() -> None:
+            apply_options(queues)
+            reconcile_schedules(queues)
+
+        promoter = Promoter(queues, options["tick"], options["batch"], prepare=prepare)
         on_stop_signal(promoter.stop)
         if options["verbosity"] > 0:
             self.stdout.write(

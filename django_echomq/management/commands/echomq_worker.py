@@ -49,7 +49,7 @@ from ...worker.supervisor import (
     keep_within_limits,
     own_command_line,
 )
-from ._serving import chosen_queues, on_stop_signal, positive
+from ._serving import apply_options, chosen_queues, on_stop_signal, positive
 
 logger = logging.getLogger("django_echomq.worker")
 
@@ -225,6 +225,7 @@ class Command(BaseCommand):
 
         def prepare() -> None:
             try:
+                apply_options(queues)
                 reconcile_schedules(queues)
             except (*LOST, EchoMQError):
                 raise
