@@ -9,6 +9,9 @@ local function quoted(value)
   if type(value) == 'number' then
     return string.format('"%.0f"', value)
   end
+  if not string.find(value, '[^ !#-Z%[%]^-~]') then
+    return '"' .. value .. '"'
+  end
   if string.find(value, '[\128-\255]') then
     local bounds = {[224] = {160, 191}, [237] = {128, 159}, [240] = {144, 191}, [244] = {128, 143}}
     value = string.gsub(value, '([%z\1-\255])([\128-\191]*)', function(lead, tail)
@@ -25,11 +28,6 @@ local function quoted(value)
   return cjson.encode(value)
 end
 
--- Answers the beginning of an error text.
-local function brief(text)
-  return string.sub(text, 1, ERROR_MAX)
-end
-
 local announcing
 
 -- Further arguments are names and values; one without a value is left out.
@@ -44,6 +42,9 @@ local function announce(event, job, ...)
   for i = 1, select('#', ...), 2 do
     local name, value = select(i, ...)
     if value then
+      if name == 'error' or name == 'reason' then
+        value = string.sub(value, 1, ERROR_MAX)
+      end
       message = message .. ',"' .. name .. '":' .. quoted(value)
     end
   end

@@ -59,5 +59,5 @@ local function bury(id, reason, keep_ms, now, unique)
   end
   free_unique(id, unique)
   count('failed', 1)
-  announce('dead', id, 'error', brief(reason))
+  announce('dead', id, 'error', reason)
 end

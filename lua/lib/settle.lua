@@ -72,7 +72,7 @@ local function settle_retry(id, token, delay_ms, max_attempts, reason, entry, ke
   end
   local key, attempt = row_key(id), whole(token) - (whole(row[4]) or 0)
   observe_run(row[8], now)
-  announce('failed', id, 'lane', row[2], 'attempt', attempt, 'error', brief(reason))
+  announce('failed', id, 'lane', row[2], 'attempt', attempt, 'error', reason)
   if entry ~= '' then
     call('HSET', key, 'history', append_history(row, entry))
   end

@@ -4,12 +4,12 @@
 --   stats:h:<day>   HASH <hour><letter>    per hour, for a month
 --   stats:l:<hour>  HASH w<n>, r<n>        how many waited, and ran, for a time of bucket n; two days
 -- Minutes count within their hour and hours within their day; hours and days count from 1970.
+-- Letters: c completed, f failed, x cancelled, r retried, e enqueued.
 -- @splice lib/base
 
 local MINUTE_MS = 60000
 local HOUR_MS = 60 * MINUTE_MS
 local DAY_MS = 24 * HOUR_MS
-local LETTERS = {completed = 'c', failed = 'f', cancelled = 'x', retried = 'r', enqueued = 'e'}
 -- Bucket n holds times from 2^(n/2) ms to below 2^((n+1)/2) ms; the first starts at 0, the last
 -- (from some nine days on) has no end.
 local LAST_BUCKET = 59
@@ -22,8 +22,8 @@ end
 
 -- kind is 'w' for a wait or 'r' for a run.
 local function observe(kind, ms)
-  local fraction, exponent = math.frexp(math.max(ms, 1))
-  local bucket = 2 * exponent - (fraction < math.sqrt(0.5) and 2 or 1)
+  local fraction, exponent = math.frexp(ms < 1 and 1 or ms)
+  local bucket = 2 * exponent - (fraction * fraction < 0.5 and 2 or 1)
   local field = kind .. math.min(bucket, LAST_BUCKET)
   observed[field] = (observed[field] or 0) + 1
 end
@@ -39,18 +39,6 @@ local function stats_key(kind, number)
   return base .. 'stats:' .. kind .. ':' .. number
 end
 
--- Every key that may be there, and some to spare for a clock that was set.
-local function stats_keys(now)
-  local keys = {}
-  for kind, span in pairs({m = {HOUR_MS, 26}, h = {DAY_MS, 33}, l = {HOUR_MS, 50}}) do
-    local current = math.floor(now / span[1])
-    for number = current - span[2], current + 2 do
-      keys[#keys + 1] = stats_key(kind, number)
-    end
-  end
-  return keys
-end
-
 local function write_stats(now)
   local function add(key, field, n, ttl_ms)
     if try('HINCRBY', key, field, n) == n then
@@ -59,8 +47,9 @@ local function write_stats(now)
   end
   local hour, day = math.floor(now / HOUR_MS), math.floor(now / DAY_MS)
   local minute_of_hour = math.floor(now % HOUR_MS / MINUTE_MS)
+  local letters = {completed = 'c', failed = 'f', cancelled = 'x', retried = 'r', enqueued = 'e'}
   for what, n in pairs(counted) do
-    local letter = LETTERS[what]
+    local letter = letters[what]
     if what ~= 'enqueued' and what ~= 'retried' then
       try('HINCRBY', base .. 'metrics:' .. what, 'count', n)
     end

@@ -23,8 +23,8 @@ for slot = first, last do
       read[flat[i]] = flat[i + 1]
     end
   end
-  for _, what in ipairs({'completed', 'failed', 'cancelled', 'retried', 'enqueued'}) do
-    figures[#figures + 1] = whole(read[within .. LETTERS[what]]) or 0
+  for _, letter in ipairs({'c', 'f', 'x', 'r', 'e'}) do
+    figures[#figures + 1] = whole(read[within .. letter]) or 0
   end
 end
 return {first * step, figures}

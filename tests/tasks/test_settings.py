@@ -120,6 +120,7 @@ def test_options_reach_the_queue() -> None:
                     "KEEP_COMPLETED_MAX": 5,
                     "KEEP_DEAD": 60,
                     "MAX_PAYLOAD": 10,
+                    "EVENTS": False,
                 }
             },
         }
@@ -131,6 +132,7 @@ def test_options_reach_the_queue() -> None:
     assert options.max_stalled == 0
     assert (options.keep_completed_ms, options.keep_completed_max) == (0, 5)
     assert (options.keep_dead_ms, options.max_payload) == (60_000, 10)
+    assert options.events is False
 
 
 def test_without_settings_in_development_the_server_is_embedded(tmp_path: Path) -> None:
