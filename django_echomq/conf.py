@@ -108,6 +108,15 @@ def _whole(name: str, least: int) -> Callable[[Any], dict[str, Any]]:
     return read
 
 
+def _flag(name: str) -> Callable[[Any], dict[str, Any]]:
+    def read(value: Any) -> dict[str, Any]:
+        if not isinstance(value, bool):
+            raise TypeError("it must be True or False")
+        return {name: value}
+
+    return read
+
+
 def _timeout(value: Any) -> dict[str, Any]:
     return {"timeout_ms": None if value is None else duration_ms(value, "it")}
 
@@ -153,6 +162,7 @@ _QUEUE_OPTIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "KEEP_DEAD": _duration("keep_dead_ms", 1, 0),
     "MAX_PAYLOAD": _whole("max_payload", 1),
     "LANES": _lanes,
+    "EVENTS": _flag("events"),
 }
 
 

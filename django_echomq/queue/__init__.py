@@ -1,5 +1,6 @@
 """The control map: one module per control, one method per verb. Needs no Django."""
 
+from .events import Event, Subscription
 from .limits import LaneOptions, Rate
 from .queue import Queue, QueueOptions
 from .values import Admission, Claim, Job, Lane, Outcome, Reassignment, Settled, Unique
@@ -7,6 +8,7 @@ from .values import Admission, Claim, Job, Lane, Outcome, Reassignment, Settled,
 __all__ = [
     "Admission",
     "Claim",
+    "Event",
     "Job",
     "Lane",
     "LaneOptions",
@@ -16,5 +18,6 @@ __all__ = [
     "Rate",
     "Reassignment",
     "Settled",
+    "Subscription",
     "Unique",
 ]

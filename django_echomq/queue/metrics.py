@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ..wire.errors import RateLimited
@@ -10,6 +13,57 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 STATES = ("pending", "active", "scheduled", "dead", "completed", "failed")
+#: The longest looks back: minutes of a day, hours of a month, hours of histograms.
+MAX_MINUTES, MAX_HOURS, MAX_LATENCY_HOURS = 1_440, 744, 48
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """What happened to jobs within one minute or one hour of the server's clock.
+
+    Attributes:
+        at: its beginning; the running one is not over yet.
+        completed: jobs that completed.
+        failed: jobs that went to the dead set.
+        cancelled: jobs that ended as cancelled.
+        retried: attempts that failed and are tried again.
+        enqueued: jobs admitted, scheduled ones and those that a schedule fired included.
+    """
+
+    at: datetime
+    completed: int
+    failed: int
+    cancelled: int
+    retried: int
+    enqueued: int
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """A distribution of times, in seconds.
+
+    The times were counted in buckets, each up to 1.41 times as long as the one before; a percentile
+    lies in its true bucket and is interpolated within it. ``None`` where nothing was counted.
+    """
+
+    count: int
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How long jobs waited for a claim, and how long attempts were in hand.
+
+    Attributes:
+        wait: from when a job could be claimed to its claim.
+        run: from the claim to the end of an attempt, whether completed, failed or cancelled. What
+            a worker gave back or delayed does not count.
+    """
+
+    wait: Percentiles
+    run: Percentiles
 
 
 class Metrics:
@@ -45,3 +99,76 @@ class Metrics:
         except RateLimited:
             return True
         return False
+
+    def throughput(
+        self, minutes: int | None = None, *, hours: int | None = None
+    ) -> list[Throughput]:
+        """What happened to jobs, oldest first; the running minute or hour comes last.
+
+        Args:
+            minutes: per minute, 1 to 1,440 of them; 60 where neither is given.
+            hours: instead, per hour, 1 to 744 of them.
+        """
+        if hours is not None and minutes is not None:
+            raise TypeError("give either minutes or hours")
+        if hours is not None:
+            unit, step, n = "hour", timedelta(hours=1), _within(hours, MAX_HOURS, "hours", 1)
+        else:
+            wanted = 60 if minutes is None else minutes
+            unit, step, n = (
+                "minute",
+                timedelta(minutes=1),
+                _within(wanted, MAX_MINUTES, "minutes", 1),
+            )
+        first, flat = self._queue.run("metrics/throughput", unit, n)
+        start = datetime.fromtimestamp(int(first) / 1000, UTC)
+        return [Throughput(start + i * step, *map(int, flat[5 * i : 5 * i + 5])) for i in range(n)]
+
+    def latency(self, hours: int = 1) -> Latency:
+        """How long jobs waited and ran.
+
+        Args:
+            hours: look at the running clock hour and at so many before it, 0 to 48.
+        """
+        waits, runs = self._queue.run(
+            "metrics/latency", _within(hours, MAX_LATENCY_HOURS, "hours", 0)
+        )
+        return Latency(percentiles(waits), percentiles(runs))
+
+    def oldest(self) -> float | None:
+        """Seconds since when the job that waits longest could have been claimed; ``None`` where
+        none waits.
+
+        Looked up at the heads of the flat set and of each lane. Of jobs that came back to waiting,
+        20 per head are looked at, so one that waits behind more of them may be missed.
+        """
+        ms = int(self._queue.run("metrics/oldest"))
+        return None if ms < 0 else ms / 1000
+
+
+def _within(value: int, most: int, what: str, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{what} is a whole number from {least} to {most:,}, not {value!r}")
+    return value
+
+
+def percentiles(flat: Sequence[int]) -> Percentiles:
+    """Percentiles of a histogram, buckets (see ``lua/lib/stats.lua``) and numbers, flat.
+
+    >>> percentiles([6, 1])  # one time of 8 ms to below 11.3 ms
+    Percentiles(count=1, p50=0.009656854249492381, p95=0.011147819...
+    """
+    buckets = sorted(zip(map(int, flat[::2]), map(int, flat[1::2]), strict=True))
+    total = sum(n for _, n in buckets)
+
+    def at(share: float) -> float | None:
+        below = 0
+        for bucket, n in buckets:
+            if below + n >= share * total:
+                start = 2 ** (bucket / 2) if bucket else 0.0
+                end = 2 ** ((bucket + 1) / 2)
+                return (start + (end - start) * (share * total - below) / n) / 1000
+            below += n
+        return None
+
+    return Percentiles(total, at(0.50), at(0.95), at(0.99))

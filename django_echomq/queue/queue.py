@@ -16,6 +16,7 @@ from .limits import LaneOptions, Rate
 
 if TYPE_CHECKING:
     from .admin import Admin
+    from .events import Events
     from .jobs import Jobs
     from .lanes import Lanes
     from .metrics import Metrics
@@ -45,6 +46,7 @@ class QueueOptions:
         lanes: weights and limits, by the lane's name.
 
     The last three take effect with :meth:`Admin.configure`.
+        events: what happens is published on the queue's channel.
     """
 
     lease_ms: int = 30_000
@@ -59,6 +61,7 @@ class QueueOptions:
     concurrency: int | None = None
     rate_limit: Rate | None = None
     lanes: Mapping[str, LaneOptions] = field(default_factory=dict, hash=False)
+    events: bool = True
 
 
 class Queue:
@@ -113,6 +116,13 @@ class Queue:
         from .metrics import Metrics
 
         return Metrics(self)
+
+    @cached_property
+    def events(self) -> Events:
+        """What happens, told as it happens."""
+        from .events import Events
+
+        return Events(self)
 
     @cached_property
     def repeat(self) -> Repeat:

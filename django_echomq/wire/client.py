@@ -40,7 +40,8 @@ Steps: TypeAlias = Generator[list[Command] | float, list[Reply], T]
 
 #: What a lost connection looks like; a refused login is not among it.
 LOST = (RedisConnectionError, RedisTimeoutError, OSError)
-_LOGIN = (AuthenticationError, AuthorizationError)
+#: What a refused login looks like, although redis-py counts it among lost connections.
+LOGIN = (AuthenticationError, AuthorizationError)
 
 _NODE_LEASE_MS = 600_000
 _NODES_KEY = b"{emq}:nodes"
@@ -259,7 +260,7 @@ class Client:
         while True:
             try:
                 return (yield commands)
-            except _LOGIN:
+            except LOGIN:
                 raise
             except LOST as error:
                 if time.monotonic() + delay >= deadline:
@@ -335,6 +336,54 @@ class Parked:
 
     def close(self) -> None:
         self._client.close()
+
+
+class Subscriber:
+    """A connection of its own that listens to a channel.
+
+    A server that is silent for longer than ``beat`` seconds is asked whether it is still there.
+
+    Raises:
+        redis.exceptions.ConnectionError, redis.exceptions.TimeoutError: there is no server.
+        VersionFence: the server belongs to another wire version.
+    """
+
+    def __init__(self, client: Client, channel: bytes, beat: float = 15.0) -> None:
+        self._pool = client.endpoint.pool()
+        self._beat = beat
+        self._heard = time.monotonic()
+        self._asked: float | None = None
+        self._connection = self._pool.get_connection()
+        try:
+            self._connection.send_command("SUBSCRIBE", channel)
+            self._connection.read_response()
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, seconds: float) -> bytes | None:
+        """The next message; ``None`` where none came in time, or something else did.
+
+        Raises:
+            redis.exceptions.ConnectionError, redis.exceptions.TimeoutError: the connection was
+                lost.
+        """
+        if self._connection.can_read(seconds):
+            kind, *rest = self._connection.read_response()
+            self._heard = time.monotonic()
+            self._asked = None
+            return bytes(rest[1]) if kind == b"message" else None
+        now = time.monotonic()
+        if self._asked is None:
+            if now - self._heard > self._beat:
+                self._asked = now
+                self._connection.send_command("PING")
+        elif now - self._asked > self._beat:
+            raise RedisConnectionError("the server is silent")
+        return None
+
+    def close(self) -> None:
+        self._pool.disconnect()
 
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()

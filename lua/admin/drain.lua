@@ -21,4 +21,7 @@ end
 if ARGV[3] == '1' then
   go_on(base .. 'schedule')
 end
+if removed > 0 then
+  announce('drained', '', 'removed', removed)
+end
 return {removed, budget <= 0 and removed > 0 and 1 or 0}

@@ -47,6 +47,14 @@ end
 for _, name in ipairs(call('SMEMBERS', base .. 'schedules')) do
   call('UNLINK', base .. 'repeat:' .. name)
 end
+announce('obliterated', '')
+-- Figures as far back as they are kept, and some to spare for a clock that was set.
+for kind, kept in pairs({m = {HOUR_MS, 26}, h = {DAY_MS, 33}, l = {HOUR_MS, 50}}) do
+  local current = math.floor(server_ms() / kept[1])
+  for number = current - kept[2], current + 2 do
+    call('UNLINK', stats_key(kind, number))
+  end
+end
 for _, key in ipairs({'repeat', 'cron', 'schedules', 'workers', 'outcomes', 'died', 'cancels', 'ring',
     'paused', 'glimit', 'gactive', 'gweight', 'wake', 'limiter', 'rate', 'flow:outbox',
     'metrics:completed', 'metrics:failed', 'metrics:cancelled', 'metrics:dropped', 'ledger:0',

@@ -2,6 +2,10 @@
 --
 -- KEYS  1 base
 -- Reply 1 where the queue was not paused before, else 0
--- @splice lib/base
+-- @splice lib/announce
 
-return call('HSET', base .. 'meta', 'paused', '1')
+local changed = call('HSET', base .. 'meta', 'paused', '1')
+if changed == 1 then
+  announce('paused', '')
+end
+return changed

@@ -3,7 +3,11 @@
 -- KEYS  1 base
 -- Reply 1 where the queue was paused before, else 0
 -- @splice lib/limits
+-- @splice lib/announce
 
 local was = call('HDEL', base .. 'meta', 'paused')
 wake_all()
+if was == 1 then
+  announce('resumed', '')
+end
 return was

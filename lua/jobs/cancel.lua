@@ -19,5 +19,7 @@ end
 if call('ZREM', base .. 'schedule', id) == 0 and not unplace(id, row[2] or nil) then
   return redis.error_reply('EMQSTATE not waiting')
 end
-conclude_cancelled(id, row[3], reason, {ms = tonumber(ARGV[3]), max = tonumber(ARGV[4])}, server_ms())
+local now = server_ms()
+conclude_cancelled(id, row[3], reason, {ms = tonumber(ARGV[3]), max = tonumber(ARGV[4])}, now)
+write_stats(now)
 return 'cancelled'

@@ -12,6 +12,8 @@
 -- @splice lib/ledger
 -- @splice lib/place
 -- @splice lib/park
+-- @splice lib/stats
+-- @splice lib/announce
 
 local when, ms, lane, priority = ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local minted, unique, unique_ttl = ARGV[7] == 'minted', ARGV[8], tonumber(ARGV[9])
@@ -75,8 +77,10 @@ local function admit(id, payload)
   end
   if when == 'now' then
     place(id, lane ~= '' and lane, priority)
+    announce('enqueued', id, 'lane', lane ~= '' and lane)
   else
     park(id, score)
+    announce('scheduled', id, 'lane', lane ~= '' and lane, 'at', score)
   end
   return 1
 end
@@ -91,6 +95,10 @@ for i = FIRST, #ARGV, 2 do
 end
 if when == 'now' then
   ring_wake(admitted)
+end
+if admitted > 0 then
+  count('enqueued', admitted)
+  write_stats(now)
 end
 ledger_note(now, cjson.encode(answer))
 return answer

@@ -5,4 +5,7 @@
 -- Reply how many were moved
 -- @splice lib/promote
 
-return (promote_due(tonumber(ARGV[1]), server_ms()))
+local now = server_ms()
+local moved = promote_due(tonumber(ARGV[1]), now)
+write_stats(now)
+return moved

@@ -5,6 +5,7 @@
 -- Reply 1, or 0 where there is no such job
 -- Errors EMQSTATE the job is not scheduled
 -- @splice lib/place
+-- @splice lib/announce
 
 local id = ARGV[1]
 local row = read_row(id, 'group', 'priority')
@@ -14,7 +15,8 @@ end
 if call('ZREM', base .. 'schedule', id) == 0 then
   return redis.error_reply('EMQSTATE not scheduled')
 end
-call('HSET', row_key(id), 'state', 'pending')
+call('HSET', row_key(id), 'state', 'pending', 'since', server_ms())
 place(id, row[2], row[3])
 ring_wake(1)
+announce('promoted', id, 'lane', row[2])
 return 1

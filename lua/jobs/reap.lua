@@ -7,4 +7,7 @@
 -- @splice lib/recover
 
 local keep = {ms = tonumber(ARGV[2]), max = tonumber(ARGV[3]), dead_ms = 0}
-return (recover_lapsed(tonumber(ARGV[1]), 0, keep, server_ms()))
+local now = server_ms()
+local recovered = recover_lapsed(tonumber(ARGV[1]), 0, keep, now)
+write_stats(now)
+return recovered

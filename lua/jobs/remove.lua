@@ -16,4 +16,7 @@ if call('UNLINK', row_key(id) .. ':outcome') == 1 then
   call('ZREM', base .. 'outcomes', id)
   found = true
 end
+if found then
+  announce('removed', id)
+end
 return found and 1 or 0

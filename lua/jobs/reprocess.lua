@@ -26,8 +26,9 @@ else
   return redis.error_reply('EMQSTATE not dead')
 end
 local row = read_row(id, 'group', 'priority')
-call('HSET', key, 'state', 'pending', 'attempts_base', row[1])
+call('HSET', key, 'state', 'pending', 'since', server_ms(), 'attempts_base', row[1])
 call('HDEL', key, 'last_error', 'stalled', 'cancel', 'finished_at', 'result')
 place(id, row[2], row[3])
 ring_wake(1)
+announce('reprocessed', id, 'lane', row[2])
 return 1

@@ -6,6 +6,7 @@
 -- Errors EMQSTATE the job does not wait
 -- @splice lib/place
 -- @splice lib/park
+-- @splice lib/announce
 
 local id = ARGV[1]
 local row = read_row(id, 'group')
@@ -17,4 +18,5 @@ if not call('ZSCORE', base .. 'schedule', id) and not unplace(id, row[2] or nil)
 end
 call('HSET', row_key(id), 'state', 'scheduled')
 park(id, ARGV[2])
+announce('scheduled', id, 'lane', row[2], 'at', ARGV[2])
 return 1

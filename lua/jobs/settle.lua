@@ -70,5 +70,6 @@ end
 
 local limit = tonumber(ARGV[3])
 local claimed, ids, token_ms = claim_jobs(limit, tonumber(ARGV[4]), ARGV[5], now)
+write_stats(now)
 ledger_note(now, table.concat(words, ',') .. ';' .. table.concat(ids, ','))
 return {words, claimed, next_due(now), token_ms}

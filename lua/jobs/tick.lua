@@ -30,6 +30,7 @@ local died = call('ZRANGE', base .. 'died', '-inf', now, 'BYSCORE', 'LIMIT', 0, 
 for _, id in ipairs(died) do
   if call('ZSCORE', base .. 'dead', id) then
     forget(id)
+    announce('removed', id)
   end
   call('ZREM', base .. 'died', id)
 end
@@ -56,6 +57,7 @@ local function cancels_of(worker)
   return told
 end
 
+write_stats(now)
 local full = batch > 0 and math.max(due, lapsed, #ended, #died) >= batch
 return {promoted, recovered, buried, #ended + #died, next_due(now), waiting, full and 1 or 0,
   runs_due(now), next_run(now), cancels_of(ARGV[6]),

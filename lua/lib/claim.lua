@@ -1,12 +1,14 @@
 -- @splice lib/release
 -- @splice lib/lock
 -- @splice lib/limits
+-- @splice lib/since
 
 local function add_claim(claimed, id, payload, attempts, attempts_base, group, history, stalled)
   local n = #claimed
   claimed[n + 1], claimed[n + 2], claimed[n + 3] = id, payload, attempts
   claimed[n + 4] = string.format('%.0f', whole(attempts) - (whole(attempts_base) or 0))
   claimed[n + 5], claimed[n + 6], claimed[n + 7] = group or '', history or '', whole(stalled) or 0
+  return claimed[n + 4]
 end
 
 -- Claims up to `wanted` jobs, turn by turn: each serviceable lane takes as many as its weight, the
@@ -41,7 +43,7 @@ local function claim_jobs(wanted, lease_ms, worker, now)
     for i = 1, #members, 2 do
       local id = members[i]
       local row = read_row(id, 'payload', 'group', 'attempts_base', 'history', 'unique',
-        'stalled')
+        'stalled', 'since', 'started_at')
       local attempts = row and whole(row[1])
       if not row or not row[2] then
         call('ZREM', base .. 'active', id)
@@ -58,7 +60,12 @@ local function claim_jobs(wanted, lease_ms, worker, now)
         if group then
           lane_in_hand(group, 1)
         end
-        add_claim(claimed, id, row[2], attempts, row[4], group, row[5], row[7])
+        local attempt = add_claim(claimed, id, row[2], attempts, row[4], group, row[5], row[7])
+        local since = claimable_ms(id, row[1], row[8], row[9])
+        if since then
+          observe('w', now - since)
+        end
+        announce('started', id, 'lane', group, 'attempt', attempt, 'worker', worker)
         ids[#ids + 1] = id
       end
     end

@@ -31,4 +31,5 @@ local function conclude_cancelled(id, unique, reason, keep, now)
   count('cancelled', 1)
   call('HSET', row_key(id), 'last_error', reason)
   conclude(id, 'cancelled', keep, now, '')
+  announce('cancelled', id, 'reason', reason)
 end

@@ -8,8 +8,9 @@ local function promote_due(limit, now)
     call('ZREM', base .. 'schedule', id)
     local row = read_row(id, 'group', 'priority')
     if row then
-      call('HSET', row_key(id), 'state', 'pending')
+      call('HSET', row_key(id), 'state', 'pending', 'since', now)
       place(id, row[2], row[3])
+      announce('promoted', id, 'lane', row[2])
       moved = moved + 1
     else
       count('dropped', 1)

@@ -9,10 +9,13 @@ local function recover_lapsed(limit, max_stalled, keep, now, only, look)
   local lapsed = call('ZRANGE', base .. 'active', '-inf', now, 'BYSCORE', 'LIMIT', 0, look or limit)
   local recovered, buried = 0, 0
   for _, id in ipairs(lapsed) do
-    local row = read_row(id, 'group', 'priority', 'unique', 'cancel')
+    local row = read_row(id, 'group', 'priority', 'unique', 'cancel', 'worker')
     local meant = not only or (row and row[2] == only and recovered < limit)
     if meant then
       leave_active(id, row and row[2])
+      if row then
+        announce('stalled', id, 'lane', row[2], 'worker', row[6])
+      end
     end
     if not meant then
       -- Another lane's.
@@ -25,7 +28,7 @@ local function recover_lapsed(limit, max_stalled, keep, now, only, look)
       bury(id, 'stalled', keep.dead_ms, now, row[4])
       buried = buried + 1
     else
-      call('HSET', row_key(id), 'state', 'pending')
+      call('HSET', row_key(id), 'state', 'pending', 'since', now)
       place(id, row[2], row[3])
       recovered = recovered + 1
     end

@@ -1,6 +1,8 @@
 -- How a job leaves the active set, in whatever way its claim ends.
 -- @splice lib/place
 -- @splice lib/lock
+-- @splice lib/stats
+-- @splice lib/announce
 
 -- A worker that met the queue's ceiling has parked: rings for the room that a job leaves.
 local has_ceiling
@@ -57,10 +59,6 @@ local function forget(id)
   return call('UNLINK', row_key(id)) == 1 or found
 end
 
-local function count(metric, n)
-  try('HINCRBY', base .. 'metrics:' .. metric, 'count', n)
-end
-
 -- Moves a job to the dead set. keep_ms > 0 bounds how long it stays there.
 local function bury(id, reason, keep_ms, now, unique)
   call('HSET', row_key(id), 'state', 'dead', 'last_error', reason, 'finished_at', now)
@@ -70,4 +68,5 @@ local function bury(id, reason, keep_ms, now, unique)
   end
   free_unique(id, unique)
   count('failed', 1)
+  announce('dead', id, 'error', reason)
 end

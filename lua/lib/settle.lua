@@ -14,7 +14,8 @@ local HISTORY_MAX = 32768
 
 -- Takes the job out of where a claim leaves it. Answers the row, or nil and the verdict.
 local function take_back(id, token)
-  local row = read_row(id, 'group', 'unique', 'attempts_base', 'priority', 'history', 'cancel')
+  local row = read_row(id, 'group', 'unique', 'attempts_base', 'priority', 'history', 'cancel',
+    'started_at')
   if not row then
     return nil, 'gone'
   end
@@ -46,6 +47,8 @@ local function settle_complete(id, token, result, keep, now)
   end
   free_unique(id, row[3])
   count('completed', 1)
+  observe_run(row[8], now)
+  announce('completed', id, 'lane', row[2])
   call('HDEL', row_key(id), 'last_error')
   conclude(id, 'completed', keep, now, result)
   return 'done'
@@ -57,6 +60,7 @@ local function settle_cancel(id, token, reason, keep, now)
   if not row then
     return verdict
   end
+  observe_run(row[8], now)
   conclude_cancelled(id, row[3], row[7] or reason, keep, now)
   return 'cancelled'
 end
@@ -66,7 +70,9 @@ local function settle_retry(id, token, delay_ms, max_attempts, reason, entry, ke
   if not row then
     return verdict
   end
-  local key = row_key(id)
+  local key, attempt = row_key(id), whole(token) - (whole(row[4]) or 0)
+  observe_run(row[8], now)
+  announce('failed', id, 'lane', row[2], 'attempt', attempt, 'error', reason)
   if entry ~= '' then
     call('HSET', key, 'history', append_history(row, entry))
   end
@@ -74,12 +80,14 @@ local function settle_retry(id, token, delay_ms, max_attempts, reason, entry, ke
     conclude_cancelled(id, row[3], row[7], keep, now)
     return 'cancelled'
   end
-  if whole(token) - (whole(row[4]) or 0) >= max_attempts then
+  if attempt >= max_attempts then
     bury(id, reason, keep.dead_ms, now, row[3])
     return 'dead'
   end
   call('HSET', key, 'state', 'scheduled', 'last_error', reason)
   park(id, now + delay_ms)
+  count('retried', 1)
+  announce('retried', id, 'lane', row[2], 'at', now + delay_ms)
   return 'scheduled'
 end
 
@@ -102,6 +110,7 @@ local function settle_delay(id, token, score, keep, now)
   call('HSET', row_key(id), 'state', 'scheduled')
   bump(id, 'attempts_base')
   park(id, score)
+  announce('delayed', id, 'lane', row[2], 'at', score)
   return 'scheduled'
 end
 
@@ -111,9 +120,10 @@ local function settle_release(id, token, keep, now)
   if not row then
     return verdict
   end
-  call('HSET', row_key(id), 'state', 'pending')
+  call('HSET', row_key(id), 'state', 'pending', 'since', now)
   bump(id, 'attempts_base')
   place(id, row[2], row[5])
   ring_wake(1)
+  announce('released', id, 'lane', row[2])
   return 'released'
 end

@@ -7,6 +7,8 @@
 --       and has to be minted again
 -- @splice lib/cadence
 -- @splice lib/place
+-- @splice lib/stats
+-- @splice lib/announce
 
 local name, seen, at, id = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local set = cadence_set(name)
@@ -32,6 +34,9 @@ if priority ~= '0' then
 end
 place(id, group, priority)
 ring_wake(1)
+count('enqueued', 1)
+write_stats(server_ms())
+announce('enqueued', id, 'lane', group, 'schedule', name)
 if at == '' then
   call('ZREM', set, name)
 else

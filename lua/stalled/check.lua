@@ -7,5 +7,7 @@
 -- @splice lib/recover
 
 local keep = {dead_ms = tonumber(ARGV[3]), ms = tonumber(ARGV[4]), max = tonumber(ARGV[5])}
-local recovered, buried = recover_lapsed(tonumber(ARGV[1]), tonumber(ARGV[2]), keep, server_ms())
+local now = server_ms()
+local recovered, buried = recover_lapsed(tonumber(ARGV[1]), tonumber(ARGV[2]), keep, now)
+write_stats(now)
 return {recovered, buried}

@@ -1,4 +1,4 @@
-"""EchoMQ's conformance scenarios by name: the spine, time, the worker in hand, lanes, limits.
+"""EchoMQ's conformance scenarios by name: spine, time, worker in hand, lanes, limits, reading.
 
 Each plays on a queue of its own and asserts what the original's scenario of that name asserts.
 """
@@ -15,6 +15,7 @@ import redis
 from django_echomq.queue import Claim, Queue, Settled
 from django_echomq.queue.backoff import Exponential
 from django_echomq.queue.cancel import Cancelled, CancelToken
+from django_echomq.queue.events import Event
 from django_echomq.wire.client import Client
 from django_echomq.wire.endpoint import WIRE_VERSION
 from django_echomq.wire.errors import (
@@ -217,6 +218,31 @@ def test_metrics(queue: Queue, raw: redis.Redis) -> None:
     queue.jobs.complete(only(queue.jobs.claim()))
     assert queue.metrics.counts("completed") == {"completed": 1}
     assert raw.llen(queue.keys.metric("completed") + b":data") == 0
+
+
+def test_events(queue: Queue) -> None:
+    job_id = process_mint.mint(1)
+    with queue.events.subscribe() as events:
+        assert queue.events.publish("completed", job_id) == 1
+        assert next(events) == Event("completed", job_id)
+
+
+def test_resubscribe(queue: Queue, raw: redis.Redis) -> None:
+    with queue.events.subscribe() as events:
+        raw.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        wait_until(lambda: raw.pubsub_numsub(queue.keys.events)[0][1] == 1, step=0.002)
+        assert raw.publish(queue.keys.events, b'{"event":"completed","job":"x"}') == 1
+        assert next(events) == Event("completed", "x")
+
+
+def test_update_progress(queue: Queue, raw: redis.Redis) -> None:
+    job_id = queue.jobs.enqueue(b"x").job_id
+    with queue.events.subscribe() as events:
+        queue.jobs.update_progress(job_id, "50")
+        assert next(events) == Event("progress", job_id, {"progress": "50"})
+    assert raw.hget(queue.keys.job(job_id), "progress") == b"50"
+    with pytest.raises(JobGone):
+        queue.jobs.update_progress(process_mint.mint(1), "50")
 
 
 def test_queue_pause(queue: Queue) -> None:

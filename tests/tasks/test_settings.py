@@ -144,6 +144,7 @@ def test_options_reach_the_queue() -> None:
                     "CONCURRENCY": 4,
                     "RATE_LIMIT": "5000/m",
                     "LANES": {"acme": {"WEIGHT": 3, "LIMIT": 10}, "plain": {"LIMIT": None}},
+                    "EVENTS": False,
                 }
             },
         }
@@ -166,6 +167,7 @@ def test_limits_are_none_by_default_and_may_be_written_so() -> None:
             assert problems({"CONNECTIONS": {"default": URL}, "QUEUES": {"q": written}}) == []
             options = get_queue("q").options
         assert (options.concurrency, options.rate_limit, options.lanes) == (None, None, {})
+    assert options.events is False
 
 
 def test_without_settings_in_development_the_server_is_embedded(tmp_path: Path) -> None:

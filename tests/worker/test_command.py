@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 
+from django_echomq.management.commands._serving import apply_options
 from django_echomq.queue import Queue
 from tests.conftest import Command, purge, wait_until
 from tests.testapp import tasks
@@ -306,3 +307,20 @@ def test_a_queue_that_was_purged_under_a_worker_does_no_harm(
     worker.until("was no longer this worker's")
     result = tasks.noop.enqueue()
     wait_until(lambda: site("default").jobs.state(result.id) == "completed")
+
+
+@pytest.mark.parametrize("name", ["echomq_worker", "echomq_promoter"])
+def test_the_server_is_told_what_the_settings_say_of_events(
+    site: Site, command: Start, name: str
+) -> None:
+    site("mail").events.disable()
+    process = command(name, "mail")
+    wait_until(site("mail").events.is_enabled, "the setting to be applied")
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
+
+
+def test_events_that_the_settings_turn_off_are_off(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue(events=False)
+    apply_options([queue])
+    assert not queue.events.is_enabled()

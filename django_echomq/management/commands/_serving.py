@@ -34,7 +34,7 @@ def chosen_queues(names: Sequence[str]) -> list[Queue]:
 
 
 def apply_settings(queues: Sequence[Queue]) -> None:
-    """Puts on the server what the settings say of these queues: limits, weights, schedules.
+    """Puts on the server what the settings say of these queues: limits, weights, events, schedules.
 
     Raises:
         ServerUnavailable: some may be applied and some not; calling again finishes the work.
@@ -42,6 +42,10 @@ def apply_settings(queues: Sequence[Queue]) -> None:
     for queue in queues:
         for what in queue.admin.configure():
             logger.info("Queue %s: %s is what the settings say", queue.name, what)
+        if queue.options.events:
+            queue.events.enable()
+        else:
+            queue.events.disable()
     reconcile_schedules(queues)
 
 
