@@ -1,42 +1,22 @@
--- Removes waiting jobs that were minted before a drain began, a bounded number of them.
+-- Removes waiting jobs that were minted before a bound, a step at a time.
 --
 -- KEYS  1 base
--- ARGV  1 look at most at so many  2 the smallest id that is not meant
---       3 '1' where the schedule is meant too
--- Reply 1 how many were removed  2 1 where there may be more, else 0
+-- ARGV  1 ledger slot  2 ledger number  3 look at most at so many  4 score  5 member (see lib/walk)
+--       6 take at most so many  7 the smallest id that is not meant
+--       8.. the sets to go through, below the base
+-- Reply 1 how many were removed  2 how many sets are done  3 score, 4 member to go on behind
+-- Errors EMQOLD
+-- @splice lib/walk
 -- @splice lib/release
--- @splice lib/lanes
 
-local budget, bound = tonumber(ARGV[1]), ARGV[2]
-local sets = {base .. 'pending'}
-for _, group in ipairs(lanes_with_jobs()) do
-  sets[#sets + 1] = lane_key(group)
-end
-if ARGV[3] == '1' then
-  sets[#sets + 1] = base .. 'schedule'
-end
+local bound = ARGV[7]
 
-local removed = 0
-for _, set in ipairs(sets) do
-  local skip = 0
-  while true do
-    local page = call('ZRANGE', set, skip, skip + math.min(budget, 100) - 1)
-    if #page == 0 then
-      break
-    end
-    for _, id in ipairs(page) do
-      if id < bound then
-        forget(id)
-        call('ZREM', set, id)
-        removed = removed + 1
-      else
-        skip = skip + 1
-      end
-    end
-    budget = budget - #page
-    if budget <= 0 then
-      return {removed, removed > 0 and 1 or 0}
-    end
+return (walk(8, function(id, set)
+  -- A job in hand that a stock peer has left in a second set is not waiting.
+  if not sorts_before(id, bound) or call('ZSCORE', base .. 'active', id) then
+    return false
   end
-end
-return {removed, 0}
+  forget(id)
+  call('ZREM', set, id)
+  return true
+end))

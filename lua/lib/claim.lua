@@ -23,7 +23,7 @@ local function claim_jobs(limit, lease_ms, worker, now)
     local members = call('ZPOPMIN', key, n)
     for i = 1, #members, 2 do
       local id = members[i]
-      local row = read_row(id, 'payload', 'group', 'attempts_base', 'history', 'unique')
+      local row = read_row(id, 'payload', 'group', 'attempts_base', 'history', 'unique', 'unique_until')
       local attempts = row and whole(row[1])
       if not row or not row[2] then
         count('dropped', 1)
@@ -34,6 +34,9 @@ local function claim_jobs(limit, lease_ms, worker, now)
         call('HSET', row_key(id), 'state', 'active', 'attempts', attempts,
           'started_at', now, 'worker', worker)
         mark_held(id, attempts, lease_ms)
+        if row[7] == 'started' then
+          free_unique(id, row[6])
+        end
         local group = row[3]
         if group then
           try('HINCRBY', base .. 'gactive', group, 1)

@@ -1,6 +1,7 @@
 -- How a job leaves the active set, in whatever way its claim ends.
 -- @splice lib/place
 -- @splice lib/lock
+-- @splice lib/unique
 
 local function leave_active(id, group)
   if call('ZREM', base .. 'active', id) == 0 then
@@ -15,13 +16,6 @@ local function leave_active(id, group)
     settle_ring(group)
   end
   return true
-end
-
--- Frees the unique key of a job that ends, only while the key still names it.
-local function free_unique(id, key)
-  if key and try('GET', base .. 'de:' .. key) == id then
-    call('DEL', base .. 'de:' .. key)
-  end
 end
 
 -- Removes what belongs to a job beside its row.
