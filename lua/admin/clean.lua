@@ -11,9 +11,14 @@
 
 local state, before = ARGV[7], tonumber(ARGV[8])
 
-return (walk(9, function(id)
+return (walk(9, function(id, set)
   local key = row_key(id) .. (state == 'dead' and '' or ':outcome')
   local row = try('HMGET', key, 'state', 'finished_at')
+  if not row.err and not row[1] then
+    -- Nothing stands behind the member; an outcome record may have ended just now.
+    call('ZREM', set, id)
+    return false
+  end
   -- A stock peer buries without a time; such a job counts as old.
   if row.err or row[1] ~= state or (whole(row[2]) or 0) >= before then
     return false
