@@ -1,4 +1,9 @@
-"""The operator plane: the whole queue at once."""
+"""The operator plane: the whole queue at once.
+
+A bulk verb is a loop of calls that each look at a bounded number of jobs, so none holds the server
+for long. It takes what was there when it began. Where it is interrupted the queue is as sound as
+before, and running it again finishes the work.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,18 @@ from typing import TYPE_CHECKING
 
 from ..wire.client import Argument
 from ..wire.ids import min_for
+from .clock import Duration, duration_ms
 from .limits import Rate, check_limit
 
 if TYPE_CHECKING:
     from .queue import Queue
 
+Progress = Callable[[int, int], object]
 
-_STEP = 1_000  # jobs that one step of a drain looks at
+_STEP = 100  # jobs that one call looks at: some milliseconds of the server's time
+_PLACES = 500  # sets that one call is told of
+_ENDED = {"dead": "dead", "completed": "outcomes", "cancelled": "outcomes"}
+_WAITING = ("pending", "scheduled")
 
 
 class Admin:
@@ -86,15 +96,16 @@ class Admin:
         changed = self._queue.run("admin/configure", *wanted)
         return [name.decode("utf-8", "backslashreplace") for name in changed]
 
-    def drain(
-        self,
-        include_scheduled: bool = False,
-        progress: Callable[[int, int], object] | None = None,
-    ) -> int:
+    def is_paused(self) -> bool:
+        """Whether claiming is stopped."""
+        queue = self._queue
+        return bool(queue.drive(queue.client.command("HEXISTS", queue.keys.meta, "paused")))
+
+    def drain(self, include_scheduled: bool = False, progress: Progress | None = None) -> int:
         """Removes the jobs that wait, in the flat set and every lane.
 
         Jobs in hand, dead jobs and schedules stay, and so do jobs that are minted after the drain
-        began. Each step is bounded; a drain that is interrupted may be run again.
+        began, by the clocks of the hosts that mint.
 
         Args:
             include_scheduled: remove parked jobs too.
@@ -103,35 +114,90 @@ class Admin:
         Returns:
             How many jobs were removed.
         """
-        queue = self._queue
-        bound = self.drain_bound()
-        counts = queue.metrics.counts()
-        expected = counts["pending"] + (counts["scheduled"] if include_scheduled else 0)
-        removed, more = 0, 1
-        while more:
-            step, more = queue.run("admin/drain", _STEP, bound, int(include_scheduled))
-            removed += int(step)
-            if progress:
-                progress(removed, max(removed, expected))
-        return removed
+        states = _WAITING if include_scheduled else ("pending",)
+        return self._remove_waiting(states, self._fresh_id(), None, progress)
 
-    def drain_bound(self) -> str:
-        """The smallest id that a drain which begins now leaves."""
-        seconds, _ = self._queue.drive(self._queue.client.command("TIME"))
-        # The next second's ids; a job enqueued in this one may go with the rest.
-        return min_for((int(seconds) + 1) * 1000)
+    def reprocess_all(self, progress: Progress | None = None) -> int:
+        """Brings every dead job back to where it came from, with a fresh budget of attempts.
+
+        Jobs that die while it goes on stay dead, also those that it has brought back.
+
+        Args:
+            progress: called with (done, expected) after each step.
+
+        Returns:
+            How many jobs came back.
+        """
+        expected = self._queue.metrics.counts("dead")["dead"]
+        return self._walk("admin/reprocess_all", (self._now_ms(),), ["dead"], expected, progress)
+
+    def promote_all(self, progress: Progress | None = None) -> int:
+        """Makes every scheduled job claimable at once, retries that wait for their time too.
+
+        Jobs that are scheduled or tried again while it goes on wait for their time.
+
+        Args:
+            progress: called with (done, expected) after each step.
+
+        Returns:
+            How many jobs were promoted.
+        """
+        expected = self._queue.metrics.counts("scheduled")["scheduled"]
+        args = (self._now_ms(), self._fresh_id())
+        return self._walk("admin/promote_all", args, ["schedule"], expected, progress)
+
+    def clean(
+        self,
+        state: str,
+        older_than: Duration,
+        limit: int | None = None,
+        progress: Progress | None = None,
+    ) -> int:
+        """Removes the jobs of a state that are older than a time. Jobs in hand are never removed.
+
+        Args:
+            state: ``dead completed cancelled``, whose age counts from their end by the server's
+                clock, or ``pending scheduled``, whose age counts from the mint time of their id.
+            older_than: seconds or a timedelta; 0 for all that is there.
+            limit: remove at most so many.
+            progress: called with (removed, expected) after each step; what is expected is how many
+                jobs of the state there are, old or not.
+
+        Returns:
+            How many jobs were removed.
+
+        Raises:
+            TypeError, ValueError: nothing was sent.
+        """
+        if state not in (*_ENDED, *_WAITING):
+            raise ValueError(f"clean takes {', '.join((*_ENDED, *_WAITING))}, not {state!r}")
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
+            raise TypeError(f"a limit is a whole number, not {limit!r}")
+        if limit is not None and limit < 1:
+            raise ValueError("a limit is at least one job")
+        age_ms = duration_ms(older_than, "the age")
+        if state in _WAITING:
+            bound = min_for(self._now_ms() - age_ms) if age_ms else self._fresh_id()
+            return self._remove_waiting((state,), bound, limit, progress)
+        queue, place = self._queue, _ENDED[state]
+        before = self._now_ms() - age_ms + (age_ms == 0)
+        expected = int(queue.drive(queue.client.command("ZCARD", queue.keys.base + place.encode())))
+        return self._walk("admin/clean", (state, before), [place], expected, progress, limit)
+
+    def drain_places(
+        self, places: list[Argument], expected: int, progress: Progress | None = None
+    ) -> int:
+        """Drains sorted sets of waiting jobs, named below the base; see :meth:`drain`."""
+        return self._walk("admin/drain", (self._fresh_id(),), places, expected, progress)
 
     def obliterate(
-        self,
-        force: bool = False,
-        budget: int = 1000,
-        progress: Callable[[int, int], object] | None = None,
+        self, force: bool = False, budget: int = 1000, progress: Progress | None = None
     ) -> int:
         """Removes a paused queue with all that belongs to it, its schedules too.
 
         Args:
             force: take jobs in hand too; their workers' results are refused.
-            budget: at most so many jobs per step.
+            budget: at most so many jobs per step; it never takes more than 100.
             progress: called with (removed, expected) after each step.
 
         Returns:
@@ -143,17 +209,61 @@ class Admin:
         """
         if budget < 1:
             raise ValueError("a step removes at least one job")
-        counts = self._queue.metrics.counts("pending", "active", "scheduled", "dead")
-        expected = sum(counts.values())
+        queue = self._queue
+        expected = sum(queue.metrics.counts("pending", "active", "scheduled", "dead").values())
+        step_size = min(budget, _STEP)
         removed, more = 0, 1
-        while more:
-            step, more = self._queue.run("admin/obliterate", budget, int(force))
-            removed += int(step)
-            if progress:
-                progress(removed, max(removed, expected))
+        slot = queue.client.take_slot()
+        try:
+            while more:
+                step, more = queue.run("admin/obliterate", *slot.next(), step_size, int(force), "")
+                removed += int(step)
+                if progress:
+                    progress(removed, max(removed, expected))
+            queue.run("admin/obliterate", *slot.next(), step_size, int(force), "end")
+        finally:
+            queue.client.give_slot(slot)
         return removed
 
-    def is_paused(self) -> bool:
-        """Whether claiming is stopped."""
-        queue = self._queue
-        return bool(queue.drive(queue.client.command("HEXISTS", queue.keys.meta, "paused")))
+    def _remove_waiting(
+        self, states: tuple[str, ...], bound: str, limit: int | None, progress: Progress | None
+    ) -> int:
+        # The schedule first: what is promoted meanwhile is met again where it waits then.
+        places: list[Argument] = ["schedule"] if "scheduled" in states else []
+        if "pending" in states:
+            places += ["pending", *self._queue.run("admin/places")]
+        expected = sum(self._queue.metrics.counts(*states).values())
+        return self._walk("admin/drain", (bound,), places, expected, progress, limit)
+
+    def _walk(
+        self,
+        verb: str,
+        args: tuple[Argument, ...],
+        places: list[Argument],
+        expected: int,
+        progress: Progress | None,
+        limit: int | None = None,
+    ) -> int:
+        """Calls a walk over places again and again, to its end; see ``lua/lib/walk.lua``."""
+        taken, score, member = 0, b"", b""
+        slot = self._queue.client.take_slot()
+        try:
+            while places and (limit is None or taken < limit):
+                most = _STEP if limit is None else min(_STEP, limit - taken)
+                head = (*slot.next(), _STEP, score, member, most)
+                step, done, score, member = self._queue.run(verb, *head, *args, *places[:_PLACES])
+                taken += int(step)
+                places = places[int(done) :]
+                if progress:
+                    progress(taken, max(taken, expected))
+        finally:
+            self._queue.client.give_slot(slot)
+        return taken
+
+    def _fresh_id(self) -> str:
+        (fresh,) = self._queue.drive(self._queue.client.mint(1))
+        return fresh
+
+    def _now_ms(self) -> int:
+        seconds, microseconds = self._queue.drive(self._queue.client.command("TIME"))
+        return int(seconds) * 1000 + int(microseconds) // 1000

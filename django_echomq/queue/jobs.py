@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..wire.client import Argument, Call, Slot, Steps
-from ..wire.errors import JobGone, PayloadTooLarge, StaleToken
+from ..wire.errors import (
+    JobGone,
+    JobLocked,
+    NotDead,
+    PayloadTooLarge,
+    StaleToken,
+    WrongState,
+)
 from ..wire.ids import check, check_job
-from ..wire.keys import check_lane, check_unique
+from ..wire.keys import check_lane
 from .clock import Duration, When, duration_ms, instant_ms
-from .values import Admission, Cancellation, Claim, Job, Outcome, Settled, Unique
+from .values import Admission, Cancellation, Claim, Job, Outcome, Settled, Unique, Verdict
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -20,6 +27,7 @@ MIN_PRIORITY, MAX_PRIORITY = -100, 100
 #: Most jobs that one script call admits or claims, so that none holds the server for long.
 BATCH = 500
 _BATCH_BYTES = 1_048_576
+_VERDICTS = 100  # jobs that one call removes, reprocesses or cancels
 _REASON_MAX = 4_096
 _SETS = {
     "pending": b"pending",
@@ -83,7 +91,8 @@ class Jobs:
             job_id: the caller's own ``JOB`` id; minted where ``None``.
             lane: the lane to wait in, instead of the flat set.
             priority: -100 to 100; a higher number is claimed first, mint order within one.
-            unique: admit only while no other live job holds the key.
+            unique: admit only while no other job holds the key, or in its place; see
+                :class:`~django_echomq.queue.values.Unique`.
 
         Returns:
             ``enqueued``, or ``duplicate`` where a job holds ``job_id`` or the unique key.
@@ -192,10 +201,8 @@ class Jobs:
             raise ValueError(
                 f"a priority lies between {MIN_PRIORITY} and {MAX_PRIORITY}, not {priority}"
             )
-        unique_ms = 0
         if unique is not None:
-            check_unique(unique.key)
-            unique_ms = 0 if unique.ttl is None else max(1, duration_ms(unique.ttl, "the ttl"))
+            unique.check()
         if own_ids is not None:
             for own in own_ids:
                 check_job(own)
@@ -209,7 +216,10 @@ class Jobs:
             priority,
             "minted" if own_ids is None else "own",
             unique.key if unique else "",
-            unique_ms,
+            unique.ttl_ms() if unique else 0,
+            unique.until if unique else "done",
+            unique.on_conflict if unique else "skip",
+            *self._keep(),
         )
         return self._admit(bodies, given, head, progress)
 
@@ -571,10 +581,23 @@ class Jobs:
             JobGone: there is no such job.
             WrongState: it is dead, or a flow's parent.
         """
-        word = self._queue.run("jobs/cancel", check(job_id), _reason(reason), *self._keep())
-        if word == b"gone":
-            raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
-        return Cancellation(word.decode())
+        (verdict,) = self.cancel_many([job_id], reason)
+        if verdict is Verdict.REFUSED:
+            raise WrongState(f"job {job_id} does not wait and is not in hand")
+        self._refuse_gone(job_id, verdict)
+        return Cancellation.ASKED if verdict is Verdict.ASKED else Cancellation.CANCELLED
+
+    def cancel_many(self, job_ids: Iterable[str], reason: str = "cancelled") -> list[Verdict]:
+        """:meth:`cancel` of many jobs, some hundreds per round trip.
+
+        Returns:
+            A verdict per id, in order: ``done``, ``asked``, ``gone``, or ``refused`` where
+            :meth:`cancel` raises ``WrongState``.
+
+        Raises:
+            InvalidId: nothing was sent.
+        """
+        return self._each("jobs/cancel", job_ids, _reason(reason), *self._keep())
 
     def reprocess(self, job_id: str) -> None:
         """Brings a dead or cancelled job back to where it came from, with a fresh budget.
@@ -583,7 +606,38 @@ class Jobs:
             JobGone: there is no such job.
             NotDead: it is neither dead nor cancelled.
         """
-        if not self._queue.run("jobs/reprocess", check(job_id)):
+        (verdict,) = self.reprocess_many([job_id])
+        if verdict is Verdict.REFUSED:
+            raise NotDead(f"job {job_id} is neither dead nor cancelled")
+        self._refuse_gone(job_id, verdict)
+
+    def reprocess_many(self, job_ids: Iterable[str]) -> list[Verdict]:
+        """:meth:`reprocess` of many jobs, some hundreds per round trip.
+
+        Returns:
+            A verdict per id, in order: ``done``, ``gone``, or ``refused`` where :meth:`reprocess`
+            raises ``NotDead``.
+
+        Raises:
+            InvalidId: nothing was sent.
+        """
+        return self._each("jobs/reprocess", job_ids)
+
+    def _each(self, verb: str, job_ids: Iterable[str], *args: Argument) -> list[Verdict]:
+        ids = [check(job_id) for job_id in job_ids]
+        verdicts: list[Verdict] = []
+        slot = self._client.take_slot()
+        try:
+            for start in range(0, len(ids), _VERDICTS):
+                chunk = ids[start : start + _VERDICTS]
+                words = self._queue.run(verb, *slot.next(), *args, *chunk)
+                verdicts += [Verdict(word.decode()) for word in words]
+        finally:
+            self._client.give_slot(slot)
+        return verdicts
+
+    def _refuse_gone(self, job_id: str, verdict: Verdict) -> None:
+        if verdict is Verdict.GONE:
             raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
 
     def state(self, job_id: str) -> str:
@@ -659,7 +713,34 @@ class Jobs:
             JobLocked: a worker holds it.
             JobGone: there is nothing of it.
         """
-        if not self._queue.run("jobs/remove", check(job_id)):
+        (verdict,) = self.remove_many([job_id])
+        if verdict is Verdict.REFUSED:
+            raise JobLocked(f"a worker holds job {job_id}")
+        self._refuse_gone(job_id, verdict)
+
+    def remove_many(self, job_ids: Iterable[str]) -> list[Verdict]:
+        """:meth:`remove` of many jobs, some hundreds per round trip.
+
+        Returns:
+            A verdict per id, in order: ``done``, ``gone``, or ``refused`` where a worker holds it.
+
+        Raises:
+            InvalidId: nothing was sent.
+        """
+        return self._each("jobs/remove", job_ids)
+
+    def update_data(self, job_id: str, payload: bytes | str) -> None:
+        """Replaces the payload of a job; its next attempt gets the new one.
+
+        Args:
+            payload: as for :meth:`enqueue`.
+
+        Raises:
+            PayloadTooLarge, TypeError: nothing was sent.
+            JobGone: there is no such job, or it has ended well.
+            WrongState: a worker holds it; its attempt goes on with the payload that it was given.
+        """
+        if not self._queue.run("jobs/update_data", check(job_id), self.body(payload)):
             raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
 
     def update_progress(self, job_id: str, progress: str) -> None:

@@ -14,8 +14,6 @@ from .values import Lane, Reassignment
 if TYPE_CHECKING:
     from .queue import Queue
 
-_STEP = 1_000  # jobs that one step of a drain looks at
-
 
 class Lanes:
     """The verbs of lanes.
@@ -92,14 +90,8 @@ class Lanes:
         Returns:
             How many jobs were removed.
         """
-        expected, bound = self.depth(lane), self._queue.admin.drain_bound()
-        removed, more = 0, 1
-        while more:
-            step, more = self._queue.run("lanes/drain", _STEP, bound, lane)
-            removed += int(step)
-            if progress:
-                progress(removed, max(removed, expected))
-        return removed
+        place = f"g:{check_lane(lane)}:pending"
+        return self._queue.admin.drain_places([place], self.depth(lane), progress)
 
     def reassign(self, job_id: str, lane: str | None) -> Reassignment:
         """Moves a job that waits or is in hand to another lane; one in hand counts there.

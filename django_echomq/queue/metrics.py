@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ..wire.errors import RateLimited
+from ..wire.keys import check_unique
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -99,6 +100,19 @@ class Metrics:
         except RateLimited:
             return True
         return False
+
+    def unique_holder(self, key: str) -> str | None:
+        """The id of the job that a unique key names; ``None`` where the key is free.
+
+        A job that a crash of the server lost is still named; it keeps nobody from the key.
+
+        Raises:
+            InvalidName: nothing was sent.
+        """
+        queue = self._queue
+        name = queue.keys.base + b"de:" + check_unique(key).encode()
+        holder = queue.drive(queue.client.command("GET", name))
+        return None if holder is None else holder.decode("ascii", "backslashreplace")
 
     def throughput(
         self, minutes: int | None = None, *, hours: int | None = None

@@ -10,6 +10,11 @@ from typing import Any
 
 from ..wire.errors import InvalidId
 from ..wire.ids import minted_at
+from ..wire.keys import check_unique
+from .clock import Duration, duration_ms
+
+_UNTIL = ("done", "started", "ttl")
+_ON_CONFLICT = ("skip", "replace")
 
 
 class Outcome(StrEnum):
@@ -68,6 +73,15 @@ class Settled(StrEnum):
     GONE = "gone"
 
 
+class Verdict(StrEnum):
+    """What a verb over many jobs did to one of them."""
+
+    DONE = "done"
+    ASKED = "asked"
+    GONE = "gone"
+    REFUSED = "refused"
+
+
 class Cancellation(StrEnum):
     """What a cancel did."""
 
@@ -107,15 +121,42 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Unique:
-    """At most one live job per key.
+    """At most one job per key.
 
     Attributes:
         key: 1 to 255 letters, digits, ``.``, ``_`` or ``-``.
-        ttl: seconds after which the key is free even if the job still lives; ``None`` for never.
+        ttl: seconds or a timedelta after which the key is free whatever became of the job;
+            ``None`` for never.
+        until: what else frees the key: ``done``, the end of the job in whatever way; ``started``,
+            its first claim; ``ttl``, nothing else, so that a ``ttl`` is needed.
+        on_conflict: what happens to a job that meets one that waits under the key: ``skip``, it is
+            not admitted; ``replace``, it takes the place of the other, which ends as cancelled. A
+            job in hand is never replaced.
     """
 
     key: str
-    ttl: float | None = None
+    ttl: Duration | None = None
+    until: str = "done"
+    on_conflict: str = "skip"
+
+    def check(self) -> None:
+        """Refuses what cannot be sent.
+
+        Raises:
+            InvalidName, TypeError, ValueError: the message says what is wrong.
+        """
+        check_unique(self.key)
+        if self.until not in _UNTIL:
+            raise ValueError(f"until is {_either(_UNTIL)}, not {self.until!r}")
+        if self.on_conflict not in _ON_CONFLICT:
+            raise ValueError(f"on_conflict is {_either(_ON_CONFLICT)}, not {self.on_conflict!r}")
+        if self.until == "ttl" and self.ttl is None:
+            raise ValueError("a unique key that only time frees needs a ttl")
+        self.ttl_ms()
+
+    def ttl_ms(self) -> int:
+        """The ttl in ms, at least 1; 0 for never."""
+        return 0 if self.ttl is None else max(1, duration_ms(self.ttl, "the ttl"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +230,10 @@ class Job:
             stalled=_number(fields.get("stalled")),
             fields=fields,
         )
+
+
+def _either(words: tuple[str, ...]) -> str:
+    return " or ".join(map(repr, words))
 
 
 def _minted_at(job_id: str) -> datetime | None:

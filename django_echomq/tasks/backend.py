@@ -19,7 +19,7 @@ from ..queues import get_queue
 from ..wire.client import Steps
 from ..wire.errors import EchoMQError, InvalidId, InvalidName, ServerUnavailable
 from ..wire.ids import MAX_NODE, check, minted_at, process_mint
-from ..wire.keys import check_lane, check_unique
+from ..wire.keys import check_lane
 from .compat import (
     BaseTaskBackend,
     InvalidTask,
@@ -64,10 +64,7 @@ class EchoMQBackend(BaseTaskBackend):
             if task.lane is not None:
                 check_lane(task.lane)
             if task.unique is not None:
-                unique = _unique(task.unique)
-                check_unique(unique.key)
-                if unique.ttl is not None:
-                    duration_ms(unique.ttl, "the ttl of unique")
+                _unique(task.unique).check()
         except (InvalidName, TypeError, ValueError) as error:
             raise InvalidTask(f"{error}.") from error
 

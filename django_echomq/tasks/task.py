@@ -31,7 +31,7 @@ class EchoTask(_Base):
             queue's where ``None``.
         timeout: seconds a handler may run; the queue's where ``None``.
         lane: the lane to wait in.
-        unique: at most one live job per key; text is a key without end.
+        unique: at most one job per key; text is a key that the end of the job frees.
         manual_lease: only the task's own checkpoints extend its lease, so that one that hangs is
             recovered.
         isolate: each call runs in a child process, which can be killed for time, cancel or memory.

@@ -1,27 +1,26 @@
--- Removes waiting jobs that were minted before a drain began, a bounded number of them.
+-- Removes waiting jobs that were minted before a bound, a step at a time.
 --
 -- KEYS  1 base
--- ARGV  1 look at most at so many  2 the smallest id that is not meant
---       3 '1' where the schedule is meant too
--- Reply 1 how many were removed  2 1 where there may be more, else 0
--- @splice lib/drain
--- @splice lib/lanes
+-- ARGV  1 ledger slot  2 ledger number  3 look at most at so many  4 score  5 member (see lib/walk)
+--       6 take at most so many  7 the smallest id that is not meant
+--       8.. the sets to go through, below the base
+-- Reply 1 how many were removed  2 how many sets are done  3 score, 4 member to go on behind
+-- Errors EMQOLD
+-- @splice lib/walk
+-- @splice lib/release
 
-local removed, budget = drain_set(base .. 'pending', tonumber(ARGV[1]), ARGV[2])
-local function go_on(set)
-  local n
-  n, budget = drain_set(set, budget, ARGV[2])
-  removed = removed + n
-end
+local bound = ARGV[7]
 
-for _, group in ipairs(lanes_with_jobs()) do
-  go_on(lane_key(group))
-  settle_ring(group)
+local reply, taken = walk(8, function(id, set)
+  -- A job in hand that a stock peer has left in a second set is not waiting.
+  if not sorts_before(id, bound) or call('ZSCORE', base .. 'active', id) then
+    return false
+  end
+  forget(id)
+  call('ZREM', set, id)
+  return true
+end)
+if taken > 0 then
+  announce('drained', '', 'removed', taken)
 end
-if ARGV[3] == '1' then
-  go_on(base .. 'schedule')
-end
-if removed > 0 then
-  announce('drained', '', 'removed', removed)
-end
-return {removed, budget <= 0 and removed > 0 and 1 or 0}
+return reply

@@ -23,9 +23,9 @@ local recovered, buried, lapsed = recover_lapsed(batch, tonumber(ARGV[2]), keep,
 
 local ended = call('ZRANGE', base .. 'outcomes', '-inf', now, 'BYSCORE', 'LIMIT', 0, batch)
 for _, id in ipairs(ended) do
-  call('UNLINK', row_key(id) .. ':outcome', row_key(id) .. ':logs')
-  call('ZREM', base .. 'outcomes', id)
+  forget_outcome(id)
 end
+trim_throttled(now, batch)
 local died = call('ZRANGE', base .. 'died', '-inf', now, 'BYSCORE', 'LIMIT', 0, batch)
 for _, id in ipairs(died) do
   if call('ZSCORE', base .. 'dead', id) then

@@ -43,7 +43,7 @@ local function claim_jobs(wanted, lease_ms, worker, now)
     for i = 1, #members, 2 do
       local id = members[i]
       local row = read_row(id, 'payload', 'group', 'attempts_base', 'history', 'unique',
-        'stalled', 'since', 'started_at')
+        'stalled', 'since', 'started_at', 'unique_until')
       local attempts = row and whole(row[1])
       if not row or not row[2] then
         call('ZREM', base .. 'active', id)
@@ -56,6 +56,9 @@ local function claim_jobs(wanted, lease_ms, worker, now)
         call('HSET', row_key(id), 'state', 'active', 'attempts', attempts,
           'started_at', now, 'worker', worker)
         mark_held(id, attempts, lease_ms)
+        if row[10] == 'started' then
+          free_unique(id, row[6])
+        end
         local group = row[3]
         if group then
           lane_in_hand(group, 1)

@@ -1,5 +1,11 @@
 -- @splice lib/release
 
+-- Deletes an outcome record; answers whether there was one.
+local function forget_outcome(id)
+  call('ZREM', base .. 'outcomes', id)
+  return call('UNLINK', row_key(id) .. ':outcome', row_key(id) .. ':logs') > 0
+end
+
 -- Turns the row of a job that has left every set into an outcome record that ends by itself after
 -- keep.ms, at most keep.max of them; with either 0 nothing of the job stays.
 local function conclude(id, state, keep, now, result)

@@ -18,7 +18,10 @@ end
 -- Takes a waiting job out of its place; answers whether it was there.
 local function unplace(id, group)
   if group and call('ZREM', lane_key(group), id) == 1 then
-    settle_ring(group)
+    -- Looking into the ring costs as much as there are lanes; only the last job takes its lane out.
+    if call('EXISTS', lane_key(group)) == 0 then
+      settle_ring(group)
+    end
     return true
   end
   return call('ZREM', base .. 'pending', id) == 1

@@ -3,6 +3,7 @@
 -- @splice lib/lock
 -- @splice lib/stats
 -- @splice lib/announce
+-- @splice lib/unique
 
 -- A worker that met the queue's ceiling has parked: rings for the room that a job leaves.
 local has_ceiling
@@ -26,13 +27,6 @@ local function leave_active(id, group)
   end
   wake_for_room()
   return true
-end
-
--- Frees the unique key of a job that ends, only while the key still names it.
-local function free_unique(id, key)
-  if key and try('GET', base .. 'de:' .. key) == id then
-    call('DEL', base .. 'de:' .. key)
-  end
 end
 
 -- Removes what belongs to a job beside its row.

@@ -1,10 +1,11 @@
-"""EchoMQ's conformance scenarios by name: spine, time, worker in hand, lanes, limits, reading.
+"""EchoMQ's conformance scenarios by name, as far as they are served.
 
 Each plays on a queue of its own and asserts what the original's scenario of that name asserts.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,7 @@ from dataclasses import replace
 import pytest
 import redis
 
-from django_echomq.queue import Claim, Queue, Settled
+from django_echomq.queue import Claim, Queue, Settled, Unique
 from django_echomq.queue.backoff import Exponential
 from django_echomq.queue.cancel import Cancelled, CancelToken
 from django_echomq.queue.events import Event
@@ -22,6 +23,7 @@ from django_echomq.wire.errors import (
     ActiveJobs,
     JobGone,
     JobLocked,
+    NotDead,
     NotPaused,
     RateLimited,
     StaleToken,
@@ -73,7 +75,7 @@ def test_kind(queue: Queue, raw: redis.Redis) -> None:
 
 def test_kind_is_refused_by_the_script_too(queue: Queue, raw: redis.Redis) -> None:
     order = process_mint.mint(1, "ORD")
-    args = ("slot.1", 1, "now", 0, "", 0, "own", "", 0, order, b"x")
+    args = ("slot.1", 1, "now", 0, "", 0, "own", "", 0, "done", "skip", 0, 0, order, b"x")
     with pytest.raises(WrongKind):
         queue.run("jobs/enqueue", *args)
     assert raw.keys(queue.keys.base + b"*") == []
@@ -235,16 +237,6 @@ def test_resubscribe(queue: Queue, raw: redis.Redis) -> None:
         assert next(events) == Event("completed", "x")
 
 
-def test_update_progress(queue: Queue, raw: redis.Redis) -> None:
-    job_id = queue.jobs.enqueue(b"x").job_id
-    with queue.events.subscribe() as events:
-        queue.jobs.update_progress(job_id, "50")
-        assert next(events) == Event("progress", job_id, {"progress": "50"})
-    assert raw.hget(queue.keys.job(job_id), "progress") == b"50"
-    with pytest.raises(JobGone):
-        queue.jobs.update_progress(process_mint.mint(1), "50")
-
-
 def test_queue_pause(queue: Queue) -> None:
     queue.jobs.enqueue(b"x")
     queue.admin.pause()
@@ -368,6 +360,80 @@ def test_obliterate_grouped(queue: Queue, raw: redis.Redis) -> None:
         queue.admin.obliterate()
     assert queue.admin.obliterate(force=True) == 6
     assert raw.keys(queue.keys.base + b"*") == []
+
+
+def test_dedup(queue: Queue) -> None:
+    assert queue.metrics.unique_holder("did") is None
+    job_id = queue.jobs.enqueue(b"x", unique=Unique("did")).job_id
+    assert queue.metrics.unique_holder("did") == job_id
+
+
+def test_dedup_release(queue: Queue, raw: redis.Redis) -> None:
+    job_id = queue.jobs.enqueue(b"x", unique=Unique("mine")).job_id
+    orphan = queue.keys.base + b"de:orphan"
+    raw.set(orphan, process_mint.mint(1))
+    queue.jobs.remove(job_id)
+    assert queue.metrics.unique_holder("mine") is None
+    assert raw.exists(orphan)
+
+
+def test_update_data(queue: Queue) -> None:
+    job_id = queue.jobs.enqueue(b"old").job_id
+    queue.jobs.update_data(job_id, b"new")
+    assert queue.jobs.get(job_id).payload == b"new"
+    with pytest.raises(JobGone):
+        queue.jobs.update_data(process_mint.mint(1), b"new")
+
+
+def test_update_progress(queue: Queue, raw: redis.Redis) -> None:
+    job_id = queue.jobs.enqueue(b"x").job_id
+    with raw.pubsub(ignore_subscribe_messages=True) as subscriber:
+        subscriber.subscribe(queue.keys.events)
+        subscriber.get_message(timeout=5)
+        queue.jobs.update_progress(job_id, "50")
+        message = wait_until(subscriber.get_message)
+    assert json.loads(message["data"]) == {"event": "progress", "job": job_id, "progress": "50"}
+    assert queue.jobs.get(job_id).progress == "50"
+    with pytest.raises(JobGone):
+        queue.jobs.update_progress(process_mint.mint(1), "50")
+
+
+def test_job_logs(queue: Queue) -> None:
+    job_id = queue.jobs.enqueue(b"x").job_id
+    assert [queue.jobs.add_log(job_id, line) for line in ("1", "2")] == [1, 2]
+    assert queue.jobs.logs(job_id) == ["1", "2"]
+    assert queue.jobs.add_log(job_id, "3", keep=2) == 2
+    assert queue.jobs.logs(job_id) == ["2", "3"]
+    missing = process_mint.mint(1)
+    with pytest.raises(JobGone):
+        queue.jobs.add_log(missing, "1")
+    with pytest.raises(JobGone):
+        queue.jobs.logs(missing)
+
+
+def test_remove_job(queue: Queue, raw: redis.Redis) -> None:
+    job_id = queue.jobs.enqueue(b"x", unique=Unique("did")).job_id
+    locked = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.remove(job_id)
+    assert raw.exists(queue.keys.job(job_id), queue.keys.base + b"de:did") == 0
+    raw.set(queue.keys.job(locked) + b":lock", "1", px=60_000)
+    with pytest.raises(JobLocked):
+        queue.jobs.remove(locked)
+    assert queue.jobs.state(locked) == "pending"
+    with pytest.raises(JobGone):
+        queue.jobs.remove(job_id)
+
+
+def test_reprocess_job(queue: Queue) -> None:
+    job_id = queue.jobs.enqueue(b"x").job_id
+    with pytest.raises(NotDead):
+        queue.jobs.reprocess(job_id)
+    queue.jobs.retry(only(queue.jobs.claim()), 0, 1, "boom")
+    queue.jobs.reprocess(job_id)
+    job = queue.jobs.get(job_id)
+    assert (job.state, job.last_error) == ("pending", None)
+    with pytest.raises(JobGone):
+        queue.jobs.reprocess(process_mint.mint(1))
 
 
 def test_unknown_state(queue: Queue, raw: redis.Redis) -> None:

@@ -1,4 +1,4 @@
-"""Property tests that do not look at the clock, and a server to be thrown away."""
+"""Property tests that do not look at the clock, and servers that lose replies or die."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from django_echomq.queue import Queue
+from django_echomq.wire.client import Client
 from django_echomq.wire.embedded import _find_binary
 from django_echomq.wire.endpoint import Endpoint
 from tests.conftest import wait_until
+from tests.wire.proxy import Proxy
 
 # How fast a machine is today says nothing about the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -31,3 +34,20 @@ def disposable(tmp_path: Path) -> Iterator[Endpoint]:
     yield Endpoint.from_url(f"unix://{path}", socket_timeout=2.0)
     process.kill()
     process.wait()
+
+
+@pytest.fixture
+def proxy(endpoint: Endpoint) -> Iterator[Proxy]:
+    """A server that loses replies when told to."""
+    made = Proxy(endpoint)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def lossy(queue: Queue, proxy: Proxy) -> Iterator[Queue]:
+    """The queue of the test by way of the proxy."""
+    made = Queue(queue.name, Client(proxy.endpoint, retry_for=30.0), queue.options)
+    made.drive(made.client.mint(1))
+    yield made
+    made.client.close()

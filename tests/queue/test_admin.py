@@ -54,17 +54,26 @@ def test_a_drain_goes_step_by_step_and_tells(queue: Queue) -> None:
     assert len(told) >= 4
 
 
-def test_a_drain_leaves_what_was_minted_after_it_began(queue: Queue, raw: redis.Redis) -> None:
-    queue.jobs.enqueue_many([b"x"] * 300)
-    bound = queue.jobs.enqueue(b"new").job_id
-    queue.jobs.enqueue(b"newer, and first in line", priority=100)
-    removed, more = queue.run("admin/drain", 100, bound, 0)
-    total = removed
-    while more:
-        removed, more = queue.run("admin/drain", 100, bound, 0)
-        total += removed
-    assert total == 300
-    assert queue.metrics.counts("pending") == {"pending": 2}
+def test_a_drain_leaves_what_was_enqueued_while_it_went_on(
+    queue: Queue, make_queue: MakeQueue
+) -> None:
+    queue.jobs.enqueue_many([b"old"] * 600)
+    queue.jobs.enqueue_many([b"old"] * 600, priority=-100, lane="a")
+    queue.jobs.enqueue_many([b"old"] * 5, lane="b")
+
+    def meanwhile(done: int, total: int) -> None:
+        # A step's worth, first in line, hides nothing that stands behind it.
+        queue.jobs.enqueue_many([b"new"] * 300, priority=100)
+        queue.jobs.enqueue(b"new", lane="a")
+        queue.jobs.enqueue(b"new", lane="c")
+
+    told: list[int] = []
+    removed = queue.admin.drain(progress=lambda d, t: (meanwhile(d, t), told.append(d)))
+    assert removed == 1_205
+    assert len(told) >= 5
+    assert queue.metrics.counts("pending") == {"pending": 302 * len(told)}
+    left = [queue.jobs.browse(limit=1_000), queue.jobs.browse(limit=1_000, lane="a")]
+    assert {job.payload for page in left for job in page} == {b"new"}
 
 
 def test_a_drain_beside_producers_and_workers_ends(queue: Queue) -> None:

@@ -199,14 +199,6 @@ def test_a_drain_takes_all_that_waits_in_the_lane(queue: Queue, raw: redis.Redis
     assert queue.lanes.drain("absent") == 0
 
 
-def test_a_drain_leaves_what_was_minted_after_it_began(queue: Queue, raw: redis.Redis) -> None:
-    queue.jobs.enqueue_many([b"x"] * 30, lane="a")
-    bound = queue.jobs.enqueue(b"new", lane="a").job_id
-    assert queue.run("lanes/drain", 1_000, bound, "a") == [30, 0]
-    assert queue.lanes.depths() == {"a": 1}
-    assert ring(queue, raw) == ["a"]
-
-
 def test_members_without_a_row_are_drained_too(queue: Queue, raw: redis.Redis) -> None:
     queue.jobs.enqueue_many([b"x"] * 3, lane="a")
     for job in queue.jobs.browse(lane="a"):

@@ -409,7 +409,9 @@ class Model(RuleBasedStateMachine):
     @rule(lane=st.sampled_from(NAMES))
     def drain_lane(self, lane: str) -> None:
         gone = self.line(lane)
-        self.queue.run("lanes/drain", 1_000, LAST_ID, lane)
+        slot = self.queue.client.take_slot()
+        place = f"g:{lane}:pending"
+        self.queue.run("admin/drain", *slot.next(), 1_000, "", "", 1_000, LAST_ID, place)
         for job_id in gone:
             self.end(job_id)
 

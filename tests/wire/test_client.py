@@ -222,14 +222,18 @@ def test_a_forgotten_script_is_sent_again_on_an_event_loop(
 # Refusals
 
 
+#: How ``jobs/enqueue`` is told of a unique key, after its ttl.
+HELD = ("done", "skip", 0, 0)
+
+
 def test_a_refusal_of_a_script_is_raised_as_ours(queue: Queue) -> None:
-    args = ("slot", 1, "now", 0, "", 0, "own", "", 0, "ORD0NsVQMCRgHI", b"x")
+    args = ("slot", 1, "now", 0, "", 0, "own", "", 0, *HELD, "ORD0NsVQMCRgHI", b"x")
     with pytest.raises(WrongKind):
         queue.run("jobs/enqueue", *args)
 
 
 def test_a_refusal_in_a_pipeline_is_a_value_among_the_replies(queue: Queue) -> None:
-    args = ("slot", 1, "now", 0, "", 0, "own", "", 0, "ORD0NsVQMCRgHI", b"x")
+    args = ("slot", 1, "now", 0, "", 0, "own", "", 0, *HELD, "ORD0NsVQMCRgHI", b"x")
     calls = [queue.call("jobs/enqueue", *args), queue.call("metrics/counts")]
     first, second = queue.drive(queue.client.run_many(calls))
     assert isinstance(first, ResponseError)
