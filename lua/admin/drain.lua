@@ -20,6 +20,13 @@ local reply, taken = walk(8, function(id, set)
   call('ZREM', set, id)
   return true
 end)
+for i = 8, #ARGV do
+  -- Members without a row tell of no lane.
+  local group = string.match(ARGV[i], '^g:(.*):pending$')
+  if group then
+    settle_ring(group)
+  end
+end
 if taken > 0 then
   announce('drained', '', 'removed', taken)
 end

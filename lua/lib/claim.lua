@@ -39,7 +39,12 @@ local function claim_jobs(wanted, lease_ms, worker, now)
       leases[i], leases[i + 1] = now + lease_ms, members[i]
     end
     -- From here on the sweep finds them, whatever stands in the way below.
-    call('ZADD', base .. 'active', unpack(leases))
+    if type(try('ZADD', base .. 'active', unpack(leases))) ~= 'number' then
+      for i = 1, #members, 2 do
+        call('ZADD', key, members[i + 1], members[i])
+      end
+      return error('the key active is of another type')
+    end
     for i = 1, #members, 2 do
       local id = members[i]
       local row = read_row(id, 'payload', 'group', 'attempts_base', 'history', 'unique',

@@ -47,21 +47,26 @@ local function starts_within(period, now)
   return n - gone
 end
 
+local meta_fields
+
+-- The fields of `meta` that bound a claim, read once per transition.
+local function read_meta()
+  meta_fields = meta_fields or try('HMGET', base .. 'meta', 'paused', 'concurrency', 'max', 'period',
+    'turns', 'share')
+  return meta_fields
+end
+
 -- What limits a claim now:
 --   paused
 --   room    how many jobs may start now
---   held    jobs in hand
 --   max, period, starts   of the rate, where there is one
 --   turns, share          of the rotation, as they stand in meta
 local function read_limits(now)
-  local meta = try('HMGET', base .. 'meta', 'paused', 'concurrency', 'max', 'period', 'turns',
-    'share')
-  -- An `active` of another type is met here, before a claim has popped what it could not keep.
-  local held = call('ZCARD', base .. 'active')
+  local meta = read_meta()
   local limits = {paused = meta[1], turns = meta[5], share = meta[6], room = math.huge}
   local concurrency, max, period = above_zero(meta[2]), above_zero(meta[3]), above_zero(meta[4])
   if concurrency then
-    limits.room = math.max(0, concurrency - held)
+    limits.room = math.max(0, concurrency - call('ZCARD', base .. 'active'))
   end
   if max and period then
     limits.max, limits.period = math.min(max, RATE_MAX), period

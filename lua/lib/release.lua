@@ -4,17 +4,7 @@
 -- @splice lib/stats
 -- @splice lib/announce
 -- @splice lib/unique
-
--- A worker that met the queue's ceiling has parked: rings for the room that a job leaves.
-local has_ceiling
-local function wake_for_room()
-  if has_ceiling == nil then
-    has_ceiling = type(try('HGET', base .. 'meta', 'concurrency')) == 'string'
-  end
-  if has_ceiling and anything_waits() then
-    ring_wake(1)
-  end
-end
+-- @splice lib/limits
 
 local function leave_active(id, group)
   if call('ZREM', base .. 'active', id) == 0 then
@@ -25,7 +15,9 @@ local function leave_active(id, group)
     lane_in_hand(group, -1)
     settle_ring(group)
   end
-  wake_for_room()
+  if above_zero(read_meta()[2]) and anything_waits() then
+    ring_wake(1) -- a worker that met the queue's ceiling has parked
+  end
   return true
 end
 
