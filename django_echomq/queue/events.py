@@ -43,7 +43,7 @@ class Event:
 
     name: str
     job_id: str = ""
-    extras: Mapping[str, str] = field(default_factory=dict)
+    extras: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @classmethod
     def from_message(cls, message: bytes) -> Event | None:

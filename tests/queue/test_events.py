@@ -421,6 +421,13 @@ def test_a_refused_settlement_tells_nothing(queue: Queue, raw: redis.Redis) -> N
         assert listener.told() == []
 
 
+def test_a_removal_of_nothing_tells_nothing(queue: Queue, raw: redis.Redis) -> None:
+    with listening(queue, raw) as listener:
+        with pytest.raises(LookupError):
+            queue.jobs.remove(process_mint.mint(1))
+        assert listener.told() == []
+
+
 def test_a_message_begins_as_a_stock_one(queue: Queue, raw: redis.Redis) -> None:
     held = claim_one(queue)
     with listening(queue, raw) as listener:
@@ -437,6 +444,8 @@ def test_a_message_begins_as_a_stock_one(queue: Queue, raw: redis.Redis) -> None
         ("\u00e4".encode() * 200, "\u00e4" * 100),
         (b"x" + "\u00e4".encode() * 200, "x" + "\u00e4" * 99 + "?"),
         (b'"\\\n\x00\x7f/', '"\\\n\x00\x7f/'),
+        (b'say "no"', 'say "no"'),
+        (b"C:\\n", "C:\\n"),
         (b"\xff\xfe ok \x80", "?? ok ?"),
         (b"\xed\xa0\x80 \xc0\xaf \xe0\x80\x80 \xf4\x90\x80\x80", "??? ?? ??? ????"),
         ("na\u00efve \U0001f600 \u20ac \ud7ff \U0010ffff".encode(),) * 2,
