@@ -198,12 +198,14 @@ def test_unique(site: Site, raw: Any, reading: Callable[[str], Reader], capsys: 
     (waiting,) = queue.jobs.browse("scheduled")
     assert waiting.id == names["last"].id
     assert due_in(queue, raw, waiting.id) == pytest.approx(30, abs=25)
+    capsys.readouterr()
+    reader.code("print(get_queue")
+    assert capsys.readouterr().out.strip() == waiting.id
+    assert reader.left == []
     queue.jobs.promote_now(waiting.id)
     work_off(1)
     once, index = ("welcome", 7), ("reindex", 1)
     assert sent == [once, once, index, ("alert", "the disk is full"), ("reindex", "final")]
-    reader.code("get_queue")
-    assert reader.left == []
 
 
 # What pages point to
