@@ -1,5 +1,5 @@
-"""``docs/howto/delay-retry-repeat.md``, run from top to bottom; and whether what the pages under
-``docs`` point to is there."""
+"""The pages of ``docs/howto``, run from top to bottom; and whether what the pages under ``docs``
+point to is there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from django_echomq.tasks.compat import TaskResultStatus
 from tests.conftest import ROOT
 
 DOCS = ROOT / "docs"
-PAGE = DOCS / "howto" / "delay-retry-repeat.md"
+HOWTO = DOCS / "howto"
 PAGES = sorted(DOCS.rglob("*.md"))
 
 Site = Callable[[str], Queue]
@@ -42,8 +42,9 @@ def blocks(page: Path) -> list[str]:
 class Reader:
     """Somebody who types the page in, block by block."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.left = blocks(PAGE)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, page: Path) -> None:
+        self.left = blocks(page)
+        self._page = page
         self.names: dict[str, Any] = {}
         self._monkeypatch = monkeypatch
 
@@ -53,21 +54,22 @@ class Reader:
         return block
 
     def tasks(self) -> Any:
-        block = self.block("# reports/tasks.py\n")
+        block = self.block("# ")
+        package_name = block.removeprefix("# ").partition("/tasks.py\n")[0]
         if django.VERSION < (6, 0):
             # As the comment of that line says.
             block = block.replace("from django.tasks import", "from django_tasks import")
-        package, module = ModuleType("reports"), ModuleType("reports.tasks")
-        self._monkeypatch.setitem(sys.modules, "reports", package)
-        self._monkeypatch.setitem(sys.modules, "reports.tasks", module)
+        package, module = ModuleType(package_name), ModuleType(f"{package_name}.tasks")
+        self._monkeypatch.setitem(sys.modules, package_name, package)
+        self._monkeypatch.setitem(sys.modules, f"{package_name}.tasks", module)
         # What the page registers is forgotten after the test.
         registry.autodiscover()
         self._monkeypatch.setattr(registry, "_tasks", registry.registered())
-        exec(compile(block, "reports/tasks.py", "exec"), vars(module))
+        exec(compile(block, f"{package_name}/tasks.py", "exec"), vars(module))
         return module
 
     def code(self, head: str) -> dict[str, Any]:
-        exec(compile(self.block(head), str(PAGE), "exec"), self.names)
+        exec(compile(self.block(head), str(self._page), "exec"), self.names)
         return self.names
 
     def settings(self) -> override_settings:
@@ -77,9 +79,9 @@ class Reader:
 
 
 @pytest.fixture
-def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+def reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Reader]]:
     logging.getLogger("django_echomq").setLevel(logging.CRITICAL)
-    yield Reader(monkeypatch)
+    yield lambda name: Reader(monkeypatch, HOWTO / name)
     logging.getLogger("django_echomq").setLevel(logging.NOTSET)
 
 
@@ -97,8 +99,10 @@ def due_in(queue: Queue, raw: Any, job_id: str) -> float:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_page_works_as_it_stands(site: Site, raw: Any, reader: Reader, capsys: Any) -> None:
-    queue = site("default")
+def test_delay_retry_repeat(
+    site: Site, raw: Any, reading: Callable[[str], Reader], capsys: Any
+) -> None:
+    queue, reader = site("default"), reading("delay-retry-repeat.md")
     tasks = reader.tasks()
 
     # Delay
@@ -161,6 +165,47 @@ def test_the_page_works_as_it_stands(site: Site, raw: Any, reader: Reader, capsy
         for name in ("nightly-report", "fetch"):
             assert queue.repeat.cancel(name)
     assert reader.left == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_unique(site: Site, raw: Any, reading: Callable[[str], Reader], capsys: Any) -> None:
+    queue, reader = site("default"), reading("unique.md")
+    sent = reader.tasks().sent
+
+    # Once per key
+    names = reader.code("from datetime import timedelta\n")
+    assert capsys.readouterr().out == "duplicate True\n"
+    work_off(1)
+    assert names["once"].enqueue(7).outcome == "enqueued"
+    work_off(1)
+
+    # Not while one waits
+    reader.code("again = ")
+    assert names["again"].enqueue(1).outcome == "duplicate"
+    (claim,) = queue.jobs.claim()
+    assert names["again"].enqueue(1).outcome == "enqueued"
+    queue.jobs.complete(claim)
+    work_off(1)
+
+    # Throttle
+    reader.code("throttled = ")
+    work_off(1)
+    assert names["throttled"].enqueue("the disk is full").outcome == "duplicate"
+    assert 0 < raw.pttl(queue.keys.base + b"de:disk-full") <= 600_000
+
+    # Debounce
+    reader.code("for page in")
+    (waiting,) = queue.jobs.browse("scheduled")
+    assert waiting.id == names["last"].id
+    assert due_in(queue, raw, waiting.id) == pytest.approx(30, abs=25)
+    capsys.readouterr()
+    reader.code("print(get_queue")
+    assert capsys.readouterr().out.strip() == waiting.id
+    assert reader.left == []
+    queue.jobs.promote_now(waiting.id)
+    work_off(1)
+    once, index = ("welcome", 7), ("reindex", 1)
+    assert sent == [once, once, index, ("alert", "the disk is full"), ("reindex", "final")]
 
 
 # What pages point to

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from django_echomq.queue import Claim, Queue
+from django_echomq.queue import Claim, Queue, Unique
 from django_echomq.worker.promoter import tick_call
 from tests.conftest import wait_until
 
@@ -234,6 +234,116 @@ def _(make: Callable[..., Queue]) -> tuple[Queue, str]:
 
     wait_until(trimmed)
     return queue, job_id
+
+
+# The operator's verbs: each source state, and the verbs that lead out of it
+
+
+def standing(make: Callable[..., Queue], state: str, **options: int) -> tuple[Queue, str]:
+    """A queue with one job in a state."""
+    queue = make(**options)
+    unique = Unique("key", on_conflict="replace")
+    if state == "scheduled":
+        return queue, queue.jobs.enqueue_in(b"x", 3600, unique=unique).job_id
+    job_id = queue.jobs.enqueue(b"x", lane="a", priority=3, unique=unique).job_id
+    if state == "cancelled":
+        queue.jobs.cancel(job_id)
+    elif state in ("active", "completed", "dead"):
+        claim = in_hand(queue, job_id)
+        if state == "completed":
+            queue.jobs.complete(claim)
+        elif state == "dead":
+            queue.jobs.retry(claim, 0, 1)
+    assert queue.jobs.state(job_id) == state
+    return queue, job_id
+
+
+def replace(queue: Queue, job_id: str) -> None:
+    queue.jobs.enqueue(b"y", unique=Unique("key", on_conflict="replace"))
+
+
+def stop(queue: Queue, job_id: str) -> None:
+    """Its worker is asked, and does as it is told."""
+    assert queue.jobs.cancel(job_id) == "asked"
+    claim = Claim(job_id, b"x", 1)
+    slot = queue.client.take_slot()
+    call = queue.jobs.exchange_call(slot, [queue.jobs.cancellation(claim, "stop")], 0, "w")
+    queue.drive(queue.client.run(call))
+    queue.client.give_slot(slot)
+
+
+def give_back(queue: Queue, job_id: str) -> None:
+    queue.jobs.cancel(job_id)
+    queue.jobs.release(Claim(job_id, b"x", 1))
+
+
+def lapse(queue: Queue, job_id: str) -> None:
+    queue.jobs.cancel(job_id)
+    queue.jobs.extend_lock(Claim(job_id, b"x", 1), 0.001)
+    wait_until(lambda: queue.jobs.reap() or queue.jobs.state(job_id) == "cancelled")
+
+
+def outlive(queue: Queue, job_id: str) -> None:
+    wait_until(lambda: queue.jobs.state(job_id) == "absent")
+    beat(queue)
+    assert queue.jobs.browse("completed") == []
+
+
+def remove(queue: Queue, job_id: str) -> None:
+    queue.jobs.remove(job_id)
+
+
+def cancel(queue: Queue, job_id: str) -> None:
+    queue.jobs.cancel(job_id)
+
+
+def reprocess(queue: Queue, job_id: str) -> None:
+    queue.jobs.reprocess(job_id)
+
+
+def obliterate(queue: Queue, job_id: str) -> None:
+    queue.admin.pause()
+    queue.admin.obliterate()
+
+
+Verb = Callable[[Queue, str], object]
+REPLACED = "enqueue, replaced under its unique key"
+OPERATOR: dict[tuple[str, str, str], Verb] = {
+    ("active", "cancel, its handler stops", "cancelled"): stop,
+    ("active", "cancel, then retry, delay or release", "cancelled"): give_back,
+    ("active", "cancel, lease lapsed", "cancelled"): lapse,
+    ("pending", "drain", "absent"): lambda queue, job_id: queue.admin.drain(),
+    ("scheduled", "drain, the schedule too", "absent"): lambda queue, job_id: queue.admin.drain(
+        include_scheduled=True
+    ),
+    ("scheduled", "promote_all", "pending"): lambda queue, job_id: queue.admin.promote_all(),
+    ("dead", "reprocess_all", "pending"): lambda queue, job_id: queue.admin.reprocess_all(),
+    ("any", "obliterate", "absent"): obliterate,
+    ("cancelled", "time, KEEP_COMPLETED over", "absent"): outlive,
+    **{(state, "cancel", "cancelled"): cancel for state in ("pending", "scheduled")},
+    **{(state, REPLACED, "cancelled"): replace for state in ("pending", "scheduled")},
+    **{(state, "reprocess", "pending"): reprocess for state in ("dead", "cancelled")},
+}
+for _state in ("pending", "scheduled", "completed", "cancelled", "dead"):
+    OPERATOR[_state, "remove", "absent"] = remove
+    OPERATOR[_state, "clean", "absent"] = lambda queue, job_id, state=_state: queue.admin.clean(
+        state, 0
+    )
+
+
+def operated(source: str, verb: Verb, **options: int) -> Walk:
+    def play(make: Callable[..., Queue]) -> tuple[Queue, str]:
+        queue, job_id = standing(make, source, **options)
+        verb(queue, job_id)
+        return queue, job_id
+
+    return play
+
+
+for (_source, _verb, _target), _play in OPERATOR.items():
+    _kept = {"keep_completed_ms": 300} if _verb.startswith("time") else {}
+    _from = "dead" if _source == "any" else _source
+    walk(_source, _verb, _target)(operated(_from, _play, **_kept))
 
 
 @pytest.mark.parametrize("transition", sorted(WALKS), ids=" ".join)

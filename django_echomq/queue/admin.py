@@ -134,7 +134,7 @@ class Admin:
     def promote_all(self, progress: Progress | None = None) -> int:
         """Makes every scheduled job claimable at once, retries that wait for their time too.
 
-        Jobs that are scheduled or tried again while it goes on wait for their time.
+        Jobs that are enqueued or claimed while it goes on wait for their time.
 
         Args:
             progress: called with (done, expected) after each step.
@@ -228,12 +228,18 @@ class Admin:
     def _remove_waiting(
         self, states: tuple[str, ...], bound: str, limit: int | None, progress: Progress | None
     ) -> int:
-        # The schedule first: what is promoted meanwhile is met again where it waits then.
-        places: list[Argument] = ["schedule"] if "scheduled" in states else []
-        if "pending" in states:
-            places += ["pending", *self._queue.run("admin/places")]
         expected = sum(self._queue.metrics.counts(*states).values())
-        return self._walk("admin/drain", (bound,), places, expected, progress, limit)
+        removed = 0
+        # The schedule first: what is promoted meanwhile is met again where it waits then.
+        if "scheduled" in states:
+            places: list[Argument] = ["schedule"]
+            removed = self._walk("admin/drain", (bound,), places, expected, progress, limit)
+        if "pending" in states:
+            places = ["pending", *self._queue.run("admin/places")]
+            removed = self._walk(
+                "admin/drain", (bound,), places, expected, progress, limit, removed
+            )
+        return removed
 
     def _walk(
         self,
@@ -243,9 +249,14 @@ class Admin:
         expected: int,
         progress: Progress | None,
         limit: int | None = None,
+        taken: int = 0,
     ) -> int:
-        """Calls a walk over places again and again, to its end; see ``lua/lib/walk.lua``."""
-        taken, score, member = 0, b"", b""
+        """Calls a walk over places again and again, to its end; see ``lua/lib/walk.lua``.
+
+        Args:
+            taken: how many jobs walks before this one have taken; the answer counts on from there.
+        """
+        score, member = b"", b""
         slot = self._queue.client.take_slot()
         try:
             while places and (limit is None or taken < limit):

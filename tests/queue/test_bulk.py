@@ -177,13 +177,13 @@ def test_a_drain_never_takes_what_is_active(queue: Queue, raw: redis.Redis) -> N
 def test_what_is_promoted_during_a_drain_of_all_is_drained(queue: Queue) -> None:
     for _ in range(150):
         queue.jobs.enqueue_in(b"x", 3_600)
-    first = queue.jobs.enqueue_in(b"x", 7_200).job_id
+    late = [queue.jobs.enqueue_in(b"x", 7_200, lane=lane).job_id for lane in (None, "a")]
 
     def meanwhile(done: int, total: int) -> None:
-        if done == 100:
-            queue.jobs.promote_now(first)
+        while late:
+            queue.jobs.promote_now(late.pop())
 
-    assert queue.admin.drain(include_scheduled=True, progress=meanwhile) == 151
+    assert queue.admin.drain(include_scheduled=True, progress=meanwhile) == 152
 
 
 # Reprocessing

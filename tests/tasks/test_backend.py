@@ -93,6 +93,17 @@ def test_options_of_a_call_travel_with_it(site: Site) -> None:
     }
 
 
+def test_unique_takes_all_its_rules_along(site: Site) -> None:
+    unique = Unique("k", ttl=60, until="ttl", on_conflict="replace")
+    first = tasks.echo.using(unique=unique).enqueue(1)
+    second = tasks.echo.using(unique=unique).enqueue(2)
+    job = site("default").jobs.get(second.id)
+    assert (job.fields["unique_until"], job.fields["unique_ttl"]) == (b"ttl", b"60000")
+    replaced = tasks.echo.get_result(first.id)
+    assert replaced.status == TaskResultStatus.FAILED
+    assert site("default").jobs.state(first.id) == "cancelled"
+
+
 def test_unique_answers_the_job_that_holds_the_key(site: Site) -> None:
     first = tasks.echo.using(unique=Unique("k")).enqueue(1)
     second = tasks.echo.using(unique="k").enqueue(2)
@@ -259,6 +270,9 @@ def test_a_result_that_is_not_there(site: Site, result_id: str) -> None:
         {"timeout": -1},
         {"lane": "no spaces"},
         {"unique": "no spaces"},
+        {"unique": Unique("k", until="for ever")},
+        {"unique": Unique("k", until="ttl")},
+        {"unique": Unique("k", on_conflict="fail")},
         {"run_after": datetime(2026, 1, 1)},  # noqa: DTZ001 - naive on purpose
     ],
     ids=repr,
