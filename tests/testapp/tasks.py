@@ -4,9 +4,13 @@ count them."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from typing import Any
+
+from django.contrib.contenttypes.models import ContentType
+from django.db import DatabaseError, connection, transaction
 
 from django_echomq import Discard, Retry, current_job
 from django_echomq.tasks.compat import task
@@ -225,3 +229,41 @@ def isolated(context: Any, what: str, path: str = "") -> Any:
             context.raise_if_cancelled()
             time.sleep(0.01)
     return what
+
+
+# Tasks with a database
+
+
+@task(queue_name="fast")
+def queries(seconds: float = 0) -> int:
+    count = ContentType.objects.count()
+    time.sleep(seconds)
+    return count
+
+
+@task(queue_name="fast")
+async def aqueries(seconds: float = 0) -> int:
+    count = await ContentType.objects.acount()
+    await asyncio.sleep(seconds)
+    return count
+
+
+@task(queue_name="fast")
+def writes(label: str) -> None:
+    ContentType.objects.create(app_label="testapp", model=label)
+
+
+@task(queue_name="fast")
+def leaves_a_transaction(how: str) -> None:
+    """Writes, and ends in the middle of a transaction."""
+    if how == "atomic":
+        transaction.atomic().__enter__()
+    elif how == "autocommit off":
+        transaction.set_autocommit(False)
+    else:
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN")
+    ContentType.objects.create(app_label="testapp", model="left")
+    if how == "broken":
+        with contextlib.suppress(DatabaseError), connection.cursor() as cursor:
+            cursor.execute("SELECT no_such_column")
