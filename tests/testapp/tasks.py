@@ -51,6 +51,15 @@ def fast_record(path: str, line: str, seconds: float = 0) -> None:
 
 
 @task
+def gated(path: str, line: str, gate: str) -> None:
+    """Ends when a file comes into being."""
+    append(path, f"start {line}")
+    while not os.path.exists(gate):  # noqa: PTH110
+        time.sleep(0.01)
+    append(path, f"end {line}")
+
+
+@task
 def effect(path: str, line: str) -> None:
     append(path, line)
 
