@@ -59,13 +59,7 @@ def fresh_connections() -> Iterator[None]:
     try:
         yield
     finally:
-        for connection in _open():
-            if connection.alias not in callers and _in_transaction(connection):
-                logger.warning(
-                    "A job left a transaction open on the database %r: it is rolled back",
-                    connection.alias,
-                )
-                _drop(connection)
+        _roll_back(callers)
         _tidy()
         _here.runs_jobs = before
 
@@ -117,6 +111,21 @@ def _renew(alone: Callable[[], bool] = lambda: True) -> None:
             _give_up(connection, error)
 
 
+def _roll_back(callers: set[str]) -> None:
+    """Ends the transactions that a job left open, on all databases but these."""
+    for connection in _open():
+        try:
+            if connection.alias in callers or not _in_transaction(connection):
+                continue
+            logger.warning(
+                "A job left a transaction open on the database %r: it is rolled back",
+                connection.alias,
+            )
+            _drop(connection)
+        except Exception as error:
+            _give_up(connection, error)
+
+
 def _tidy(alone: Callable[[], bool] = lambda: True) -> None:
     """Closes what the settings do not keep beyond a job."""
     if alone():
@@ -155,7 +164,8 @@ def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
     if connection.in_atomic_block:
         return True
     if connection.vendor == "postgresql":
-        return int(driver.info.transaction_status) != 0  # PQTRANS_IDLE
+        # libpq's PQTRANS_ACTIVE, INTRANS and INERROR; a dead connection is in none of them.
+        return int(driver.info.transaction_status) in (1, 2, 3)
     return bool(getattr(driver, "in_transaction", False))
 
 
@@ -168,4 +178,5 @@ def _drop(connection: BaseDatabaseWrapper) -> None:
     """Closes a connection whatever state it is in; the next use of the database makes another."""
     with suppress(Exception):
         connection.close()
+    # With it goes what Django remembers of a transaction.
     del connections[connection.alias]

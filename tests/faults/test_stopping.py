@@ -22,7 +22,7 @@ Start = Callable[..., Command]
 Site = Callable[[str], Queue]
 Watch = Callable[[str], Watched]
 
-UNSHARE = ("unshare", "--pid", "--fork", "--mount-proc")
+UNSHARE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 
 
 def test_sigterm_before_the_worker_is_ready(site: Site, command: Start, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_sigterm_to_the_whole_group_of_a_worker_with_children(
         "active": 0,
         "pending": 0,
     }
-    assert {job.attempts for job in queue.jobs.browse("completed")} == {1}
+    assert {job.attempt for job in queue.jobs.browse("completed")} == {1}
 
 
 def may_unshare() -> bool:
