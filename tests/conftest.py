@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,13 +111,19 @@ def wait_until(
 
 
 class Command:
-    """A management command in a process of its own."""
+    """A management command in a process of its own, started ``under`` another program if wanted."""
 
-    def __init__(self, *args: str, env: dict[str, str] | None = None, log: Path) -> None:
+    def __init__(
+        self,
+        *args: str,
+        env: dict[str, str] | None = None,
+        log: Path,
+        under: Sequence[str] = (),
+    ) -> None:
         self.log = log
         self._out = log.open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "django", *args],
+            [*under, sys.executable, "-m", "django", *args],
             cwd=ROOT,
             env={
                 **os.environ,
@@ -161,8 +167,9 @@ def command(endpoint: Endpoint, tmp_path: Path) -> Iterator[Callable[..., Comman
     """Starts management commands, and ends them after the test."""
     started: list[Command] = []
 
-    def start(*args: str, env: dict[str, str] | None = None) -> Command:
-        new = Command(*args, env=env, log=tmp_path / f"command-{len(started)}.log")
+    def start(*args: str, env: dict[str, str] | None = None, under: Sequence[str] = ()) -> Command:
+        log = tmp_path / f"command-{len(started)}.log"
+        new = Command(*args, env=env, log=log, under=under)
         started.append(new)
         return new
 

@@ -6,6 +6,8 @@ the environment:
 
 ``ECHOMQ_TEST_DB``
     Path of the SQLite file.
+``ECHOMQ_TEST_DATABASE``
+    Another database for processes that a test starts, as JSON.
 ``ECHOMQ_TEST_URL``
     URL of a running server to test against. Without it an embedded Valkey is started.
 ``ECHOMQ_TEST_VALKEY``
@@ -89,6 +91,9 @@ DATABASES = {
         },
     },
 }
+
+if database := os.environ.get("ECHOMQ_TEST_DATABASE"):
+    DATABASES = {"default": json.loads(database)}
 
 _CONNECTION: dict[str, Any] = (
     {"URL": os.environ["ECHOMQ_TEST_URL"]}

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -28,6 +29,15 @@ from .verdicts import Discard, Retry
 
 #: Seconds between telling a child to stop and killing it.
 GRACE = 5.0
+# A terminal and a service manager signal the whole group; the worker decides for its children.
+_WORKERS_SIGNALS = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTSTP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
 _LOOK = 0.05  # seconds between looks at the token and the memory of a child
 
 
@@ -85,7 +95,14 @@ class _Child:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        self.process.start()
+        # One to the whole group may come before the child can ignore it, and would end the child.
+        # They are blocked in this thread alone; the tracker's own start would unblock them.
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _WORKERS_SIGNALS)
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         self.ready = False
 
@@ -195,9 +212,9 @@ def _result(answer: _Answer) -> Any:
 
 def _serve(pipe: Connection) -> None:
     """The child: serves calls until the pipe closes."""
-    # A terminal and a service manager signal the whole group; the worker decides for its children.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in _WORKERS_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _WORKERS_SIGNALS)
     importlib.import_module("django").setup()
     run: Callable[[_Ask, CancelToken], _Answer]
     run = importlib.import_module("django_echomq.tasks.runner").run_in_child

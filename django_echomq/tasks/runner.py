@@ -16,9 +16,6 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from asgiref.sync import sync_to_async
-from django.db import close_old_connections, reset_queries
-
 from ..queue import Queue
 from ..queue.backoff import Backoff, backoff_from
 from ..queue.cancel import Cancelled, CancelToken, Cause
@@ -38,6 +35,7 @@ from .compat import (
     task_started,
 )
 from .context import EchoTaskContext, _current
+from .database import fresh_async_connections, fresh_connections
 from .envelope import Envelope, dumps, to_json
 from .isolated import ChildDied, Children, TaskFailed, _Answer, _Ask
 from .registry import lookup
@@ -82,14 +80,10 @@ class Runner:
         self._ends: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         threading.Thread(target=self._end, name=f"{worker}-ends", daemon=True).start()
 
+    @fresh_connections()
     def __call__(self, hand: Hand) -> Settlement | None:
         """Runs a job to its end; ``None`` where it goes on as a coroutine."""
-        close_old_connections()
-        try:
-            return self._run(hand)
-        finally:
-            reset_queries()
-            close_old_connections()
+        return self._run(hand)
 
     def _run(self, hand: Hand) -> Settlement | None:
         claim = hand.claim
@@ -164,14 +158,11 @@ class Runner:
 
     def _end(self) -> None:
         while settle := self._ends.get():
-            close_old_connections()
             try:
-                settle()
+                with fresh_connections():
+                    settle()
             except BaseException:
                 logger.exception("A coroutine's end could not be told")
-            finally:
-                reset_queries()
-                close_old_connections()
 
     def close(self) -> None:
         """Ends the child processes and the thread that are not in use."""
@@ -270,6 +261,7 @@ def _call(task: Task[..., Any], hand: Hand, result: EchoTaskResult, loop: LoopTh
 _child_loop = LoopThread()
 
 
+@fresh_connections()
 def run_in_child(ask: _Ask, token: CancelToken) -> _Answer:
     """A call in a child process; see :mod:`django_echomq.tasks.isolated`."""
     task = lookup(ask.task)
@@ -283,7 +275,6 @@ def run_in_child(ask: _Ask, token: CancelToken) -> _Answer:
         status=TaskResultStatus.RUNNING,
         worker_ids=[ask.worker],
     )
-    close_old_connections()
     try:
         return _Answer(dumps(to_json(_call(task, hand, result, _child_loop))))
     except Retry as error:
@@ -296,9 +287,6 @@ def run_in_child(ask: _Ask, token: CancelToken) -> _Answer:
         return _Answer(
             verdict="failed", kind=_kind(error), reason=_reason(error), traceback=_traceback(error)
         )
-    finally:
-        reset_queries()
-        close_old_connections()
 
 
 def _stopped(error: BaseException, hand: Hand) -> bool:
@@ -311,11 +299,8 @@ def _stopped(error: BaseException, hand: Hand) -> bool:
 async def _with_database_hygiene(
     func: Callable[..., Any], args: Any, kwargs: dict[str, Any]
 ) -> Any:
-    # Database work of coroutines happens on the thread that sync_to_async keeps for it.
-    try:
+    async with fresh_async_connections():
         return await func(*args, **kwargs)
-    finally:
-        await sync_to_async(close_old_connections)()
 
 
 @dataclass(frozen=True, slots=True)

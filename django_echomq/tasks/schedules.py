@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ..conf import ScheduleSettings, read_settings
 from ..queue import Queue
 from ..queue.repeat import Definition
+from .database import fresh_connections
 from .envelope import Envelope, to_json
 from .registry import lookup
 
@@ -25,6 +26,7 @@ def definition_of(schedule: ScheduleSettings) -> tuple[str, Definition] | None:
     return schedule.queue or task.queue_name, schedule.definition(payload, SOURCE)
 
 
+@fresh_connections()
 def reconcile_schedules(queues: Sequence[Queue]) -> None:
     """Makes the schedules that came from settings what the settings say now, on these queues.
 

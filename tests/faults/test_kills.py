@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,8 @@ import redis
 
 from django_echomq.queue import Queue, QueueOptions
 from django_echomq.wire.client import Client
-from django_echomq.wire.embedded import embedded
-from django_echomq.wire.endpoint import Endpoint
 from tests.conftest import ROOT, Command, wait_until
+from tests.faults.conftest import server_pid
 from tests.testapp import tasks
 
 Site = Callable[[str], Queue]
@@ -103,24 +100,6 @@ def test_jobs_beside_one_that_kills_its_worker_complete(site: Site, command: Sta
     assert queue.stalled.is_stalled(bad)
     worker.signal(signal.SIGTERM)
     worker.wait()
-
-
-@pytest.fixture
-def own_server() -> Iterator[tuple[Path, dict[str, str], Client]]:
-    """An embedded server that a test may kill: its folder, environment and client."""
-    folder = Path(tempfile.mkdtemp(prefix="echomq-"))
-    server = embedded(folder / "valkey")
-    server.ensure_running()
-    env = {"ECHOMQ_TEST_VALKEY": str(folder / "valkey"), "PYTEST_XDIST_WORKER": ""}
-    yield folder, env, Client(Endpoint.from_embedded(folder / "valkey"), retry_for=20)
-    server.release()
-    wait_until(lambda: not (folder / "valkey" / "valkey.sock").exists(), "the server to stop")
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def server_pid(client: Client) -> int:
-    info = client.drive(client.command("INFO", "server"))
-    return int(info.split(b"process_id:")[1].split()[0])
 
 
 def test_the_server_killed_under_a_worker(

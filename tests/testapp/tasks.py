@@ -4,11 +4,15 @@ count them."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
 from pathlib import Path
 from typing import Any
+
+from django.contrib.contenttypes.models import ContentType
+from django.db import DatabaseError, connection, transaction
 
 from django_echomq import Discard, Retry, current_job
 from django_echomq.tasks.compat import task
@@ -45,6 +49,15 @@ def record(path: str, line: str, seconds: float = 0) -> str:
 def fast_record(path: str, line: str, seconds: float = 0) -> None:
     append(path, f"start {line}")
     time.sleep(seconds)
+    append(path, f"end {line}")
+
+
+@task
+def gated(path: str, line: str, gate: str) -> None:
+    """Ends when a file comes into being."""
+    append(path, f"start {line}")
+    while not os.path.exists(gate):  # noqa: PTH110
+        time.sleep(0.01)
     append(path, f"end {line}")
 
 
@@ -246,3 +259,41 @@ def isolated(context: Any, what: str, path: str = "") -> Any:
             context.raise_if_cancelled()
             time.sleep(0.01)
     return what
+
+
+# Tasks with a database
+
+
+@task(queue_name="fast")
+def queries(seconds: float = 0) -> int:
+    count = ContentType.objects.count()
+    time.sleep(seconds)
+    return count
+
+
+@task(queue_name="fast")
+async def aqueries(seconds: float = 0) -> int:
+    count = await ContentType.objects.acount()
+    await asyncio.sleep(seconds)
+    return count
+
+
+@task(queue_name="fast")
+def writes(label: str) -> None:
+    ContentType.objects.create(app_label="testapp", model=label)
+
+
+@task(queue_name="fast")
+def leaves_a_transaction(how: str) -> None:
+    """Writes, and ends in the middle of a transaction."""
+    if how == "atomic":
+        transaction.atomic().__enter__()
+    elif how == "autocommit off":
+        transaction.set_autocommit(False)
+    else:
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN")
+    ContentType.objects.create(app_label="testapp", model="left")
+    if how == "broken":
+        with contextlib.suppress(DatabaseError), connection.cursor() as cursor:
+            cursor.execute("SELECT no_such_column")

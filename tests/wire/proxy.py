@@ -1,4 +1,4 @@
-"""A proxy on loopback that loses replies on purpose."""
+"""A proxy on loopback that loses replies on purpose, or holds calls and replies back."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ class Proxy:
         self._lock = threading.Lock()
         self._doomed: list[bytes] = []
         self._refusals = 0
+        self._calls_to_hold: list[bytes] = []
+        self._replies_to_hold: list[bytes] = []
+        # What is held back, by the socket it came from: where it is to go, and the bytes.
+        self._held: dict[socket.socket, tuple[socket.socket, bytes]] = {}
         self.lost = 0
         self.accepted = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -33,13 +37,41 @@ class Proxy:
     @property
     def endpoint(self) -> Endpoint:
         """The same server, by way of this proxy."""
+        return Endpoint.from_url(self.url)
+
+    @property
+    def url(self) -> str:
+        """The same server, by way of this proxy."""
         port = self._listener.getsockname()[1]
-        return Endpoint.from_url(f"redis://127.0.0.1:{port}/{self._options.get('db', 0)}")
+        return f"redis://127.0.0.1:{port}/{self._options.get('db', 0)}"
 
     def lose_reply(self, sha: bytes, times: int = 1) -> None:
         """Cuts the connection of the next calls of a script once the server has answered them."""
         with self._lock:
             self._doomed += [sha] * times
+
+    def hold_call(self, sha: bytes) -> None:
+        """Keeps the next call of a script, and what follows it, from the server."""
+        with self._lock:
+            self._calls_to_hold.append(sha)
+
+    def hold_reply(self, sha: bytes) -> None:
+        """Lets the server run the next call of a script, and keeps the answer from the client."""
+        with self._lock:
+            self._replies_to_hold.append(sha)
+
+    @property
+    def held(self) -> int:
+        """How many connections have something held back."""
+        with self._lock:
+            return sum(bool(data) for _, data in self._held.values())
+
+    def release(self) -> None:
+        """Sends what was held back on its way."""
+        with self._lock:
+            for target, data in self._held.values():
+                target.sendall(data)
+            self._held.clear()
 
     def refuse(self, times: int) -> None:
         """Cuts the next connections before anything is forwarded."""
@@ -84,12 +116,21 @@ class Proxy:
     def _server(self) -> socket.socket:
         if "path" in self._options:
             far = socket.socket(socket.AF_UNIX)
-            far.connect(self._options["path"])
+            try:
+                far.connect(self._options["path"])
+            except OSError:
+                far.close()
+                raise
             return far
         return socket.create_connection((self._options["host"], self._options.get("port", 6379)))
 
     def _serve(self, near: socket.socket) -> None:
-        with near, self._server() as far, selectors.DefaultSelector() as selector:
+        try:
+            far = self._server()
+        except OSError:
+            near.close()  # the server is away
+            return
+        with near, far, selectors.DefaultSelector() as selector:
             with self._lock:
                 self._open |= {near, far}
             selector.register(near, selectors.EVENT_READ)
@@ -98,6 +139,8 @@ class Proxy:
                 self._forward(near, far, selector)
             with self._lock:
                 self._open -= {near, far}
+                self._held.pop(near, None)
+                self._held.pop(far, None)
 
     def _forward(
         self, near: socket.socket, far: socket.socket, selector: selectors.BaseSelector
@@ -111,11 +154,28 @@ class Proxy:
                 if key.fileobj is near:
                     with self._lock:
                         doomed = next((sha for sha in self._doomed if sha in data), doomed)
-                    far.sendall(data)
+                        self._begin_to_hold(near, far, data)
+                    self._pass(near, far, data)
                 elif doomed is None or data.startswith(b"-NOSCRIPT"):
-                    near.sendall(data)
+                    self._pass(far, near, data)
                 else:
                     with self._lock:
                         self._doomed.remove(doomed)
                         self.lost += 1
                     return
+
+    def _begin_to_hold(self, near: socket.socket, far: socket.socket, data: bytes) -> None:
+        for wanted, source, target in (
+            (self._calls_to_hold, near, far),
+            (self._replies_to_hold, far, near),
+        ):
+            for sha in [sha for sha in wanted if sha in data]:
+                wanted.remove(sha)
+                self._held.setdefault(source, (target, b""))
+
+    def _pass(self, source: socket.socket, target: socket.socket, data: bytes) -> None:
+        with self._lock:
+            if source in self._held:
+                self._held[source] = target, self._held[source][1] + data
+                return
+        target.sendall(data)

@@ -1,0 +1,56 @@
+"""What the pages under ``docs/production`` say of commands and settings is so."""
+
+from __future__ import annotations
+
+import logging.config
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import load_command_class
+
+from django_echomq.worker.supervisor import _MARGIN
+from tests.conftest import ROOT
+
+PAGES = sorted((ROOT / "docs" / "production").glob("*.md"))
+WORKERS = (ROOT / "docs" / "production" / "workers.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_option_that_a_page_names_is_there(page: Path) -> None:
+    known = {"--init"}  # Docker's
+    for command in ("echomq", "echomq_worker", "echomq_promoter"):
+        parser = load_command_class("django_echomq", command).create_parser("manage.py", command)
+        known |= set(re.findall(r"--[a-z-]+", parser.format_help()))
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text())) <= known
+
+
+def test_every_command_line_of_the_page_is_understood() -> None:
+    parser = load_command_class("django_echomq", "echomq_worker").create_parser(
+        "manage.py", "echomq_worker"
+    )
+    lines = re.findall(r"manage\.py echomq_worker ([^\n`]+)", WORKERS)
+    assert len(lines) >= 2
+    for line in lines:
+        parser.parse_args(line.split())
+
+
+def test_the_unit_gives_more_time_than_the_supervisor() -> None:
+    (grace,) = re.findall(r"^ExecStart=.*--grace (\d+)$", WORKERS, re.MULTILINE)
+    (limit,) = re.findall(r"^TimeoutStopSec=(\d+)$", WORKERS, re.MULTILINE)
+    assert int(limit) > int(grace) + _MARGIN
+
+
+def test_the_logging_of_the_page_can_be_configured() -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", WORKERS, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    logger = logging.getLogger("django_echomq")
+    before = logger.level, logger.handlers[:]
+    try:
+        logging.config.dictConfig(names["LOGGING"])
+        assert logging.getLogger("django_echomq.worker").isEnabledFor(logging.INFO)
+    finally:
+        logger.setLevel(before[0])
+        logger.handlers[:] = before[1]
