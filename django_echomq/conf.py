@@ -66,12 +66,39 @@ class ScheduleSettings:
 
 
 @dataclass(frozen=True)
+class ConsoleSettings:
+    """How jobs are shown to people.
+
+    Attributes:
+        redact: parts of names, in lower case, of arguments that are not shown.
+        page_size: jobs on a page.
+        refresh: seconds between looks of a live page.
+    """
+
+    redact: tuple[str, ...] = (
+        "password",
+        "passwd",
+        "passphrase",
+        "secret",
+        "token",
+        "api_key",
+        "apikey",
+        "authorization",
+        "credential",
+        "cookie",
+    )
+    page_size: int = 50
+    refresh: int = 5
+
+
+@dataclass(frozen=True)
 class Settings:
     """The settings as far as they are sound, and every fault of them."""
 
     connections: Mapping[str, Mapping[str, Any]]
     queues: Mapping[str, QueueDefinition]
     schedules: Mapping[str, ScheduleSettings]
+    console: ConsoleSettings
     problems: tuple[Problem, ...]
 
 
@@ -99,10 +126,12 @@ def _duration(name: str, least: int, none: int | None) -> Callable[[Any], dict[s
     return read
 
 
-def _whole(name: str, least: int) -> Callable[[Any], dict[str, Any]]:
+def _whole(name: str, least: int, most: int | None = None) -> Callable[[Any], dict[str, Any]]:
     def read(value: Any) -> dict[str, Any]:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ValueError(f"it must be a whole number, {least} or more")
+        if most is not None and value > most:
+            raise ValueError(f"it must be at most {most}")
         return {name: value}
 
     return read
@@ -211,7 +240,8 @@ class _Reader:
         connections = self.connections(top)
         queues = self.queues(top, connections)
         schedules = self.schedules(top, queues)
-        return Settings(connections, queues, schedules, tuple(self.problems))
+        console = self.console(top)
+        return Settings(connections, queues, schedules, console, tuple(self.problems))
 
     def connections(self, top: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         if "CONNECTIONS" not in top:
@@ -365,6 +395,37 @@ class _Reader:
                 else:
                     sound[schedule.name] = schedule
         return sound
+
+    def console(self, top: Mapping[str, Any]) -> ConsoleSettings:
+        fields: dict[str, Any] = {}
+        for key, value in self.mapping(top.get("CONSOLE", {}), "ECHOMQ['CONSOLE']", 10).items():
+            where = f"ECHOMQ['CONSOLE'][{key!r}]"
+            read = _CONSOLE_OPTIONS.get(key)
+            if read is None:
+                self.problem(
+                    10,
+                    f"ECHOMQ['CONSOLE'] has the unknown key {key!r}.",
+                    did_you_mean(key, _CONSOLE_OPTIONS, _one_of(_CONSOLE_OPTIONS)),
+                )
+                continue
+            try:
+                fields.update(read(value))
+            except (TypeError, ValueError) as error:
+                self.problem(10, f"{where} is {value!r}: {error}.")
+        return ConsoleSettings(**fields)
+
+
+def _redact(value: Any) -> dict[str, Any]:
+    if isinstance(value, str) or not all(isinstance(word, str) and word for word in value):
+        raise TypeError("it must be a list of parts of names")
+    return {"redact": tuple(word.lower() for word in value)}
+
+
+_CONSOLE_OPTIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "REDACT": _redact,
+    "PAGE_SIZE": _whole("page_size", 1, 500),
+    "REFRESH": _whole("refresh", 1),
+}
 
 
 def _can_embed() -> bool:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,7 +23,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from django_echomq.queue import Queue
-from tests.conftest import Command, wait_until
+from tests.conftest import ROOT, Command, wait_until
 from tests.testapp import tasks
 
 Site = Callable[[str], Queue]
@@ -104,3 +113,219 @@ def test_a_worker_writes_its_health_file_while_it_beats(
 def test_a_wrong_argument_is_told(args: list[str]) -> None:
     with pytest.raises(Exception, match=r"(?i)invalid choice|required|no queue"):
         told(*args)
+
+
+def test_a_queue_is_paused_and_resumed(site: Site) -> None:
+    (row,) = rows("pause", "default")
+    assert row == {"queue": "default", "paused": True, "changed": True}
+    assert rows("pause", "default")[0]["changed"] is False
+    assert site("default").admin.is_paused()
+    rows("resume", "default")
+    assert not site("default").admin.is_paused()
+
+
+def test_jobs_of_a_state_are_listed_newest_first(site: Site) -> None:
+    ids = [tasks.echo.enqueue(n).id for n in range(3)]
+    assert [row["id"] for row in rows("jobs", "default")] == ids[::-1]
+    assert [row["id"] for row in rows("jobs", "default", "--oldest", "--limit", "2")] == ids[:2]
+    assert rows("jobs", "default", "--offset", "2")[0]["id"] == ids[0]
+    assert told("jobs", "default", "--state", "dead").strip() == "no dead jobs"
+    assert "tests.testapp.tasks.echo" in told("jobs", "default")
+    with pytest.raises(CommandError, match="page"):
+        told("jobs", "default", "--limit", "0")
+
+
+def test_a_job_is_shown_with_its_secrets_masked(site: Site) -> None:
+    job = tasks.echo.enqueue("open", user={"password": "hunter2", "name": "ada"})
+    shown = told("job", job.id)
+    assert "hunter2" not in shown
+    assert '"ada"' in shown
+    row = json.loads(told("job", job.id, "--json"))
+    assert row["call"]["kwargs"] == {"user": {"password": "********", "name": "ada"}}
+    assert (row["state"], row["queue"]) == ("pending", "default")
+    assert "hunter2" not in told("jobs", "default")
+
+
+def test_a_failed_job_is_shown_with_its_attempts_and_logs(site: Site) -> None:
+    job = tasks.always_fails.using(max_attempts=1).enqueue("the reason")
+    call_command("echomq_worker", "fast", burst=True, verbosity=0)
+    site("fast").jobs.add_log(job.id, "a line\x1b[2J")
+    shown = told("job", job.id, "--logs")
+    assert "RuntimeError: the reason" in shown
+    assert "Traceback" in shown
+    assert "a line\\x1b[2J" in shown
+
+
+def test_jobs_are_acted_on_by_id_wherever_they_are(site: Site) -> None:
+    job, other = tasks.noop.enqueue(), tasks.always_fails.enqueue()
+    missing = job.id[:-4] + "zzzz"
+    assert rows("cancel", job.id, other.id, "--reason", "enough") == [
+        {"job": job.id, "outcome": "cancelled"},
+        {"job": other.id, "outcome": "cancelled"},
+    ]
+    assert site("fast").jobs.get(other.id).last_error == "enough"
+    assert rows("retry", job.id)[0]["outcome"] == "reprocessed"
+    assert site("default").jobs.state(job.id) == "pending"
+    with pytest.raises(CommandError, match="1 of 2 refused"):
+        told("retry", job.id, other.id)
+    assert site("fast").jobs.state(other.id) == "pending"
+    with pytest.raises(CommandError, match="1 of 1 refused"):
+        told("remove", missing, "--yes")
+    rows("remove", job.id, "--yes")
+    assert site("default").jobs.state(job.id) == "absent"
+    with pytest.raises(CommandError, match="at least one"):
+        told("cancel")
+    with pytest.raises(CommandError, match="no job"):
+        told("job", missing)
+    with pytest.raises(CommandError, match="not a branded id"):
+        told("job", "not-an-id")
+
+
+def test_a_scheduled_job_is_promoted(site: Site) -> None:
+    later = datetime.now(UTC) + timedelta(days=1)
+    job = tasks.noop.using(run_after=later).enqueue()
+    others = [tasks.noop.using(run_after=later).enqueue() for _ in range(3)]
+    rows("promote", job.id)
+    assert site("default").jobs.state(job.id) == "pending"
+    assert rows("promote", "--all", "--queue", "default") == [{"queue": "default", "promoted": 3}]
+    assert {site("default").jobs.state(each.id) for each in others} == {"pending"}
+    with pytest.raises(CommandError, match="--all goes with"):
+        told("promote", "--all")
+
+
+def test_the_arguments_of_a_job_are_edited(site: Site) -> None:
+    job = tasks.echo.enqueue("wrong", k=1)
+    rows("edit", job.id, "--args", '["right"]')
+    call_command("echomq_worker", "default", burst=True, verbosity=0)
+    assert tasks.echo.get_result(job.id).return_value == [["right"], {"k": 1}]
+    other = tasks.echo.enqueue()
+    for bad, words in [
+        ([], "Say what"),
+        (["--args", "7"], "is a list"),
+        (["--kwargs", "[]"], "is an object"),
+        (["--args", "{"], "not JSON"),
+    ]:
+        with pytest.raises(Exception, match=words):
+            told("edit", other.id, *bad)
+    assert site("default").jobs.get(other.id).payload == b'{"task":"tests.testapp.tasks.echo"}'
+
+
+def test_whole_queues_are_emptied_only_when_agreed(site: Site) -> None:
+    queue = site("default")
+    tasks.noop.enqueue_many([((), {})] * 5)
+    later = datetime.now(UTC) + timedelta(days=1)
+    tasks.noop.using(run_after=later).enqueue()
+    for verb in (["drain", "default"], ["clean", "default", "pending", "--older-than", "0s"]):
+        with pytest.raises(CommandError, match="pass --yes"):
+            told(*verb)
+    assert queue.metrics.counts("pending") == {"pending": 5}
+    assert rows("drain", "default", "--yes") == [{"queue": "default", "removed": 5}]
+    assert queue.metrics.counts("pending", "scheduled") == {"pending": 0, "scheduled": 1}
+    with pytest.raises(CommandError, match="not paused"):
+        told("obliterate", "default", "--yes")
+    told("pause", "default")
+    assert rows("obliterate", "default", "--yes") == [{"queue": "default", "removed": 1}]
+    assert not queue.admin.is_paused()
+
+
+def test_dead_jobs_are_reprocessed_and_cleaned(site: Site) -> None:
+    for n in range(3):
+        tasks.always_fails.using(max_attempts=1).enqueue(str(n))
+    call_command("echomq_worker", "fast", burst=True, verbosity=0)
+    assert rows("retry", "--all", "--queue", "fast") == [{"queue": "fast", "reprocessed": 3}]
+    call_command("echomq_worker", "fast", burst=True, verbosity=0)
+    assert rows("clean", "fast", "dead", "--older-than", "1h", "--yes")[0]["removed"] == 0
+    assert rows("clean", "fast", "dead", "--older-than", "0s", "--yes")[0]["removed"] == 3
+
+
+def test_schedules_are_listed_and_operated(site: Site) -> None:
+    queue = site("default")
+    payload = b'{"task":"tests.testapp.tasks.noop"}'
+    queue.repeat.register("nightly", payload=payload, cron="30 2 * * *", tz="Europe/Berlin")
+    (row,) = rows("schedules")
+    assert (row["name"], row["cadence"], row["paused"]) == ("nightly", "30 2 * * *", False)
+    rows("schedule", "pause", "nightly")
+    assert rows("schedules")[0]["paused"] is True
+    rows("schedule", "resume", "nightly")
+    assert rows("schedules")[0]["paused"] is False
+    (ran,) = rows("schedule", "run", "nightly")
+    assert queue.jobs.state(ran["job"]) == "pending"
+    with pytest.raises(CommandError, match="pass --yes"):
+        told("schedule", "cancel", "nightly")
+    rows("schedule", "cancel", "nightly", "--yes")
+    assert rows("schedules") == []
+    with pytest.raises(CommandError, match="no schedule 'nightly'"):
+        told("schedule", "run", "nightly")
+
+
+class Terminal:
+    """The command on a terminal of its own."""
+
+    def __init__(self, *args: str) -> None:
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "django", "echomq", *args],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "DJANGO_SETTINGS_MODULE": "tests.settings",
+                "PYTHONPATH": str(ROOT),
+                "TERM": "xterm",
+            },
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(slave)
+        os.set_blocking(self.master, False)
+        self.seen = ""
+
+    def until(self, text: str) -> None:
+        def look() -> bool:
+            with suppress(BlockingIOError, OSError):
+                self.seen += os.read(self.master, 65536).decode(errors="replace")
+            return text in self.seen
+
+        wait_until(look, text)
+
+    def type(self, keys: str) -> None:
+        os.write(self.master, keys.encode())
+
+    def close(self) -> int:
+        code = self.process.wait(30)
+        os.close(self.master)
+        return code
+
+
+def test_on_a_terminal_it_asks_before_it_destroys(site: Site) -> None:
+    tasks.noop.enqueue_many([((), {})] * 3)
+    for answer, left in [("n", 3), ("y", 0)]:
+        terminal = Terminal("drain", "default")
+        terminal.until("Remove 3 waiting job(s) of queue default? [y/N]")
+        terminal.type(f"{answer}\n")
+        terminal.until("Nothing was changed" if left else "removed")
+        assert terminal.close() == (1 if left else 0)
+        assert site("default").metrics.counts("pending") == {"pending": left}
+
+
+def test_obliterate_asks_for_the_name(site: Site) -> None:
+    tasks.noop.enqueue()
+    site("default").admin.pause()
+    for answer, left in [("y", 1), ("default", 0)]:
+        terminal = Terminal("obliterate", "default")
+        terminal.until("Type default to go on")
+        terminal.type(f"{answer}\n")
+        assert terminal.close() == left
+        assert site("default").metrics.counts("pending") == {"pending": left}
+
+
+def test_status_watches_until_it_is_stopped(site: Site) -> None:
+    terminal = Terminal("status", "--watch", "0.1")
+    terminal.until("default")
+    tasks.noop.enqueue_many([((), {})] * 4711)
+    terminal.until("4711")
+    terminal.type("\x03")
+    assert terminal.close() == 0
