@@ -3,7 +3,17 @@
 from .events import Event, Subscription
 from .limits import LaneOptions, Rate
 from .queue import Queue, QueueOptions
-from .values import Admission, Claim, Job, Lane, Outcome, Reassignment, Settled, Unique
+from .values import (
+    Admission,
+    Claim,
+    Job,
+    Lane,
+    Outcome,
+    Reassignment,
+    Settled,
+    Unique,
+    Verdict,
+)
 
 __all__ = [
     "Admission",
@@ -20,4 +30,5 @@ __all__ = [
     "Settled",
     "Subscription",
     "Unique",
+    "Verdict",
 ]

@@ -159,6 +159,7 @@ def test_options_reach_the_queue() -> None:
     assert options.concurrency == 4
     assert options.rate_limit == Rate(5_000, 60_000)
     assert options.lanes == {"acme": LaneOptions(3, 10), "plain": LaneOptions()}
+    assert options.events is False
 
 
 def test_limits_are_none_by_default_and_may_be_written_so() -> None:
@@ -167,7 +168,7 @@ def test_limits_are_none_by_default_and_may_be_written_so() -> None:
             assert problems({"CONNECTIONS": {"default": URL}, "QUEUES": {"q": written}}) == []
             options = get_queue("q").options
         assert (options.concurrency, options.rate_limit, options.lanes) == (None, None, {})
-    assert options.events is False
+        assert options.events is True
 
 
 def test_without_settings_in_development_the_server_is_embedded(tmp_path: Path) -> None:
