@@ -437,8 +437,8 @@ def test_a_call_writes_each_figure_once(queue: Queue, raw: redis.Redis) -> None:
     before = written()
     call = queue.jobs.exchange_call(slot, [queue.jobs.completion(c) for c in claims], 0, "w")
     queue.drive(queue.client.run(call))
-    # The total, the minute, the hour, and the buckets of what were nearly equal times.
-    assert written() - before <= 6
+    # Beside the total of each job: the minute, the hour, the buckets of nearly equal times.
+    assert written() - before <= 100 + 5
 
 
 def test_figures_are_bounded_whatever_happens(queue: Queue, raw: redis.Redis) -> None:
