@@ -258,6 +258,71 @@ def test_schedules_are_listed_and_operated(site: Site) -> None:
         told("schedule", "run", "nightly")
 
 
+def test_lanes_are_listed_and_operated(site: Site) -> None:
+    queue = site("default")
+    ids = [tasks.noop.using(lane="acme").enqueue().id for _ in range(3)]
+    other = tasks.noop.enqueue().id
+    (row,) = rows("lanes", "default")
+    assert (row["name"], row["depth"], row["weight"], row["paused"]) == ("acme", 3, 1, False)
+    rows("lane", "default", "acme", "pause")
+    rows("lane", "default", "acme", "limit", "2")
+    rows("lane", "default", "acme", "weight", "5")
+    (row,) = rows("lanes", "default")
+    assert (row["limit"], row["weight"], row["paused"]) == (2, 5, True)
+    rows("lane", "default", "acme", "resume")
+    rows("lane", "default", "acme", "limit", "none")
+    assert rows("lanes", "default")[0]["limit"] is None
+    assert rows("move", other, "acme") == [{"job": other, "outcome": "moved"}]
+    assert rows("move", ids[0]) == [{"job": ids[0], "outcome": "moved"}]
+    assert queue.lanes.depth("acme") == 3
+    with pytest.raises(CommandError, match="pass --yes"):
+        told("lane", "default", "acme", "drain")
+    assert rows("lane", "default", "acme", "drain", "--yes")[0]["removed"] == 3
+    for bad in (["limit"], ["pause", "3"], ["limit", "0"], ["limit", "many"]):
+        with pytest.raises(Exception, match=r"Give a number|no whole number"):
+            told("lane", "default", "acme", *bad)
+
+
+def test_a_queue_is_limited(site: Site) -> None:
+    rows("limit", "default", "--concurrency", "4", "--rate", "100/m")
+    overview = site("default").metrics.overview()
+    assert (overview.concurrency, str(overview.rate)) == (4, "100/m")
+    rows("limit", "default", "--concurrency", "none", "--rate", "none")
+    overview = site("default").metrics.overview()
+    assert (overview.concurrency, overview.rate) == (None, None)
+    for bad in ([], ["--concurrency", "0"], ["--concurrency", "x"], ["--rate", "fast"]):
+        with pytest.raises(CommandError):
+            told("limit", "default", *bad)
+
+
+def test_figures_tell_of_what_happened(site: Site) -> None:
+    tasks.noop.enqueue_many([((), {})] * 3)
+    call_command("echomq_worker", "default", burst=True, verbosity=0)
+    (row,) = rows("metrics", "default")
+    assert (row["enqueued"], row["completed"], row["oldest_wait_s"]) == (3, 3, None)
+    assert 0 <= row["wait_p50_s"] <= row["wait_p99_s"]
+
+
+def test_events_are_followed(site: Site, command: Start) -> None:
+    follower = command("echomq", "events", "default", "--limit", "2", "--json")
+    wait_until(lambda: client_count(site("default")) > 0, "the follower")
+    job = tasks.noop.enqueue()
+    site("default").jobs.cancel(job.id)
+    assert follower.wait() == 0, follower.output()
+    told = [json.loads(line) for line in follower.output().splitlines()]
+    assert [(line["event"], line["job"]) for line in told] == [
+        ("enqueued", job.id),
+        ("cancelled", job.id),
+    ]
+
+
+def client_count(queue: Queue) -> int:
+    """How many listen to a queue's events."""
+    client = queue.client
+    answer = client.drive(client.command("PUBSUB", "NUMSUB", queue.keys.events))
+    return int(answer[1])
+
+
 class Terminal:
     """The command on a terminal of its own."""
 

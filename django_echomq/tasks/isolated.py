@@ -213,7 +213,8 @@ def _result(answer: _Answer) -> Any:
 def _serve(pipe: Connection) -> None:
     """The child: serves calls until the pipe closes."""
     for number in _WORKERS_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+        # Not SIG_IGN, which programs that the task starts would inherit.
+        signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WORKERS_SIGNALS)
     importlib.import_module("django").setup()
     run: Callable[[_Ask, CancelToken], _Answer]

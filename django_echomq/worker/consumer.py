@@ -632,6 +632,7 @@ class Worker:
                     call = served.settling(ends[start : start + _SETTLE_BATCH], 0, self.name)
                     served.queue.drive(served.queue.client.run(call))
             except (*LOST, EchoMQError) as error:
+                given += len(ends) - len(still_open)
                 logger.error(
                     "Jobs of queue %s could not be given back, their leases will lapse: %s",
                     served.queue.name,

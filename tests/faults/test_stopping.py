@@ -96,7 +96,7 @@ def test_sigterm_with_a_job_in_hand_while_the_server_is_away(
         watched.proxy.refuse(-1_000_000)
         assert worker.wait() == 0, worker.output()
     else:
-        worker.wait()
+        assert worker.wait() == 75, worker.output()
         worker.until("their leases will lapse")
         rescuer = command("echomq_worker", name, env=watched.direct)
         wait_until(watched.settled, "the job to run again")

@@ -11,7 +11,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...wire.errors import EchoMQError
 from ..verbs.cli import Cli
+from ..verbs.figures import Figures
 from ..verbs.jobs import Jobs
+from ..verbs.lanes import Lanes
 from ..verbs.queues import Queues
 from ..verbs.schedules import Schedules
 from ..verbs.workers import Workers
@@ -23,7 +25,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
         self._cli = Cli(verbs)
-        for scope in (Queues, Jobs, Schedules, Workers):
+        for scope in (Queues, Jobs, Lanes, Schedules, Workers, Figures):
             scope(self._cli)
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -34,6 +34,12 @@ class Queues:
         pause.add_argument("queues", nargs="+", metavar="QUEUE")
         resume = cli.verb("resume", self.resume, "Starts claiming again.")
         resume.add_argument("queues", nargs="+", metavar="QUEUE")
+        limit = cli.verb(
+            "limit", self.limit, "Bounds how many jobs run at once, or how many start in a while."
+        )
+        limit.add_argument("queue", metavar="QUEUE")
+        limit.add_argument("--concurrency", metavar="N", help="jobs in hand at once; none lifts it")
+        limit.add_argument("--rate", metavar="RATE", help="such as 100/s or 5000/m; none lifts it")
         drain = cli.verb(
             "drain", self.drain, "Removes the jobs that wait, in every lane.", asks=True
         )
@@ -98,6 +104,23 @@ class Queues:
             changed = queue.admin.resume()
             rows.append({"queue": queue.name, "paused": False, "changed": changed})
         self._cli.rows(rows)
+
+    def limit(
+        self, *, queue: str, concurrency: str | None, rate: str | None, **options: Any
+    ) -> None:
+        (found,) = self._cli.queues([queue])
+        if concurrency is None and rate is None:
+            raise CommandError("Say which limit: --concurrency or --rate.")
+        try:
+            if concurrency is not None:
+                most = None if concurrency == "none" else int(concurrency)
+                found.admin.limit_concurrency(most)
+            if rate is not None:
+                found.admin.limit_rate(None if rate == "none" else rate)
+        except ValueError as error:
+            raise CommandError(f"{error}.") from error
+        row = {"queue": queue, "concurrency": concurrency, "rate": rate}
+        self._cli.rows([{name: value for name, value in row.items() if value is not None}])
 
     def drain(self, *, queue: str, scheduled: bool, **options: Any) -> None:
         (found,) = self._cli.queues([queue])
