@@ -20,3 +20,6 @@ class Queue(models.Model):
         )
         verbose_name = _("queue")
         verbose_name_plural = _("queues")
+
+    def __str__(self) -> str:
+        return str(self.pk)

@@ -20,7 +20,7 @@ def note(request: HttpRequest, queue: str, what: str, destroys: bool = False) ->
         what: the verb, and how many jobs or which one.
     """
     LogEntry.objects.create(
-        user_id=request.user.pk,
+        user_id=request.user.pk or 0,
         content_type=ContentType.objects.get_for_model(Queue),
         object_id=queue,
         object_repr=queue[:200],

@@ -116,8 +116,13 @@ def index(request: HttpRequest, name: str) -> HttpResponse:
             for verb in VERBS.values()
             if meant.state in verb.states and request.user.has_perm(verb.permission)
         ],
-        ages=(("", _("Any age")), ("5m", _("over 5 minutes")), ("1h", _("over an hour")),
-              ("1d", _("over a day")), ("7d", _("over a week"))),
+        ages=(
+            ("", _("Any age")),
+            ("5m", _("over 5 minutes")),
+            ("1h", _("over an hour")),
+            ("1d", _("over a day")),
+            ("7d", _("over a week")),
+        ),
     )
 
 
@@ -152,7 +157,7 @@ def act_on_many(request: HttpRequest, name: str) -> HttpResponse | None:
             meant=meant,
             ids=ids,
             across=across,
-            many=queue.jobs.size(meant.state) if across and not meant.lane else len(ids),
+            many=queue.jobs.size(meant.state, meant.lane) if across else len(ids),
             next=back(request, name),
             tab=meant.state,
         )
@@ -163,7 +168,9 @@ def act_on_many(request: HttpRequest, name: str) -> HttpResponse | None:
 
         what = f"{verb.word} all: {meant.query()}"
         operation = operations.start(
-            name, f"{verb.label}: {meant.query()}", request.user.get_username(),
+            name,
+            f"{verb.label}: {meant.query()}",
+            request.user.get_username(),
             search.act_on_all(meant, run),
         )
         activity.note(request, name, what, verb.permission_for_all == DESTROY)
@@ -207,8 +214,9 @@ def one(request: HttpRequest, name: str, job_id: str) -> HttpResponse:
     try:
         job = queue.jobs.get(job_id)
     except (JobGone, InvalidId) as error:
-        return page(request, "gone", _("No such job"), status=404, queue=queue, error=str(error),
-                    tab="")
+        return page(
+            request, "gone", _("No such job"), status=404, queue=queue, error=str(error), tab=""
+        )
     try:
         logs = queue.jobs.logs(job_id)
     except JobGone:
@@ -276,8 +284,15 @@ def act(request: HttpRequest, name: str, job_id: str) -> HttpResponse | None:
     elif word == "remove":
         demand(request, EDIT)
         if request.POST.get("confirmed") != "yes":
-            return page(request, "confirm_remove", _("Remove"), queue=queue, job_id=job_id,
-                        next=back(request, name), tab="")
+            return page(
+                request,
+                "confirm_remove",
+                _("Remove"),
+                queue=queue,
+                job_id=job_id,
+                next=back(request, name),
+                tab="",
+            )
         jobs.remove(job_id)
         home = HttpResponseRedirect(url("queue", name))
     else:

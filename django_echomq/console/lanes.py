@@ -51,15 +51,21 @@ def act(request: HttpRequest, name: str) -> HttpResponse | None:
     elif word == "drain":
         depth = queue.lanes.depth(lane)
         if request.POST.get("confirmed") != "yes":
-            return page(request, "confirm_lane", _("Drain"), queue=queue, lane=lane, many=depth,
-                        next=back(request, name), tab="lanes")
+            return page(
+                request,
+                "confirm_lane",
+                _("Drain"),
+                queue=queue,
+                lane=lane,
+                many=depth,
+                next=back(request, name),
+                tab="lanes",
+            )
 
         def run(queue: Queue, progress: object) -> int:
             return queue.lanes.drain(lane, progress=progress)  # type: ignore[arg-type]
 
-        operation = operations.start(
-            name, f"drain lane {lane}", request.user.get_username(), run
-        )
+        operation = operations.start(name, f"drain lane {lane}", request.user.get_username(), run)
         activity.note(request, name, f"drain lane {lane}: {depth} jobs", True)
         return HttpResponse(status=302, headers={"Location": url("operation", name, operation.id)})
     else:

@@ -24,8 +24,8 @@ _KEEP_MS = 3_600_000
 _TOLD_EVERY = 0.5  # seconds
 _SILENT = 15.0  # seconds after which an operation that says nothing is taken for dead
 
-#: Runs a verb on a queue and answers how many jobs it met; it tells of (done, total) on the way.
-Run = Callable[[Queue, Callable[[int, int], object]], int]
+#: Runs a verb on a queue and answers how many jobs it met, if any; it tells of (done, total) on the way.
+Run = Callable[[Queue, Callable[[int, int], object]], int | None]
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ def _work(queue: Queue, operation: Operation, run: Run) -> None:
             _tell(queue, operation)
 
     try:
-        operation.done = run(queue, progress)
+        operation.done = run(queue, progress) or operation.done
         operation.total = max(operation.total, operation.done)
         operation.state = "done"
     except Exception as error:

@@ -138,11 +138,7 @@ def overviews(named: Sequence[Queue]) -> list[QueueRow]:
 
 
 def _state(row: QueueRow) -> str:
-    if row.overview is None:
-        return "away"
-    if row.overview.paused:
-        return "paused"
-    return "limited" if row.overview.limited else "running"
+    return row.overview.state if row.overview else "away"
 
 
 @looks
@@ -183,12 +179,24 @@ def status(request: HttpRequest) -> HttpResponse:
             "queue": row.queue.name,
             "state": _state(row),
             "error": row.error,
-            **(row.overview.as_json() if row.overview else {}),
+            **(_figures(row.overview) if row.overview else {}),
         }
         for row in rows
     ]
     away = any(row.overview is None for row in rows)
     return JsonResponse({"queues": body}, status=503 if away else 200)
+
+
+def _figures(overview: Overview) -> dict[str, Any]:
+    return {
+        **overview.counts,
+        "concurrency": overview.concurrency,
+        "rate": None if overview.rate is None else str(overview.rate),
+        "oldest_wait_seconds": overview.oldest,
+        "workers": overview.workers,
+        "completed_last_hour": sum(point.completed for point in overview.throughput),
+        "failed_last_hour": overview.failed_last_hour,
+    }
 
 
 @looks
@@ -218,7 +226,7 @@ def one(request: HttpRequest, name: str) -> HttpResponse:
         name,
         queue=queue,
         overview=queue.metrics.read_overview(answers[0]),
-        points=queue.metrics.read_throughput(answers[1]),
+        points=queue.metrics.read_throughput(answers[1], "minute" if span == "hour" else "hour"),
         latency=queue.metrics.read_latency(answers[2]),
         span=span,
         verbs=[verb for verb in VERBS.values() if request.user.has_perm(verb.permission)],

@@ -38,7 +38,8 @@ class ScheduleRow:
 
 
 def _row(queue: Queue, schedule: Schedule) -> ScheduleRow:
-    definition, runs, at = schedule.definition, [], schedule.next_run
+    definition, at = schedule.definition, schedule.next_run
+    runs: list[datetime] = []
     while at is not None and len(runs) < _NEXT:
         runs.append(at)
         ms = round(at.timestamp() * 1000)
@@ -101,8 +102,14 @@ def act(request: HttpRequest, name: str) -> HttpResponse | None:
         said = f"run {queue.repeat.run_now(schedule).job_id}"
     elif word == "cancel":
         if request.POST.get("confirmed") != "yes":
-            return page(request, "confirm_schedule", _("End schedule"), queue=queue,
-                        schedule=schedule, next=back(request))
+            return page(
+                request,
+                "confirm_schedule",
+                _("End schedule"),
+                queue=queue,
+                schedule=schedule,
+                next=back(request),
+            )
         queue.repeat.cancel(schedule)
     else:
         raise ValueError(_("Choose an action."))

@@ -99,22 +99,22 @@ class Found:
 def look(queue: Queue, meant: Filter, offset: int, size: int) -> Found:
     """The page of jobs that match, from a rank on."""
     if not meant.narrows:
-        page = queue.jobs.list(meant.state, offset, size + 1, meant.newest_first, meant.lane)
+        page = queue.jobs.page(meant.state, offset, size + 1, meant.newest_first, meant.lane)
         more = page.full
         return Found(page.jobs[:size], offset + size if more else None, len(page.jobs[:size]))
     found: list[Listed] = []
-    rank = offset
-    while rank < offset + LOOK:
-        page = queue.jobs.list(meant.state, rank, STEP, meant.newest_first, meant.lane)
-        for n, listed in page.ranked():
+    looked, more = 0, True
+    while looked < LOOK and more:
+        page = queue.jobs.page(meant.state, offset + looked, STEP, meant.newest_first, meant.lane)
+        more = page.full
+        for n, listed in enumerate(page.jobs, 1):
             if meant.matches(listed):
                 found.append(listed)
                 if len(found) == size:
-                    return Found(found, rank + n + 1, rank + n + 1 - offset)
-        rank += STEP
-        if not page.full:
-            return Found(found, None, rank - offset)
-    return Found(found, rank, rank - offset)
+                    looked += n
+                    return Found(found, offset + looked, looked)
+        looked += page.length
+    return Found(found, offset + looked if more else None, looked)
 
 
 def act_on_all(
@@ -129,10 +129,10 @@ def act_on_all(
 
     def run(queue: Queue, progress: Callable[[int, int], object]) -> int:
         # From the oldest on, as new ones arrive at the other end. What stays is passed over.
-        total = _size(queue, meant)
+        total = queue.jobs.size(meant.state, meant.lane)
         looked = stayed = done = 0
         while looked < total:
-            page = queue.jobs.list(meant.state, stayed, STEP, False, meant.lane)
+            page = queue.jobs.page(meant.state, stayed, STEP, False, meant.lane)
             ids = [listed.job.id for listed in page.jobs if meant.matches(listed)]
             moved = act(queue, ids) if ids else 0
             done += moved
@@ -146,12 +146,6 @@ def act_on_all(
     return run
 
 
-def _size(queue: Queue, meant: Filter) -> int:
-    if meant.lane is not None:
-        return queue.lanes.depth(meant.lane)
-    return queue.jobs.size(meant.state)
-
-
 def failures(queue: Queue) -> tuple[list[tuple[str, str, int, Listed]], int, bool]:
     """The newest dead jobs by task and error.
 
@@ -162,7 +156,7 @@ def failures(queue: Queue) -> tuple[list[tuple[str, str, int, Listed]], int, boo
     groups: dict[tuple[str, str], list[Any]] = {}
     looked, more = 0, True
     while looked < LOOK and more:
-        page = queue.jobs.list("dead", looked, STEP, True)
+        page = queue.jobs.page("dead", looked, STEP, True)
         for listed in page.jobs:
             key = (task_name(listed.job.payload), _kind(listed.job.last_error or ""))
             group = groups.setdefault(key, [0, listed])

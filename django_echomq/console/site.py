@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -23,11 +23,17 @@ from .rights import VIEW, Rights, demand
 
 logger = logging.getLogger("django_echomq.console")
 
+if TYPE_CHECKING:
+    _Base = admin.ModelAdmin[Queue]
+else:
+    _Base = admin.ModelAdmin  # not generic at run time
+
 View = Callable[..., HttpResponse]
+Act = Callable[..., HttpResponse | None]
 TEMPLATES = "admin/django_echomq/queue"
 
 
-class QueueAdmin(admin.ModelAdmin[Queue]):
+class QueueAdmin(_Base):
     """Registers the console. A project with an admin site of its own registers it there::
 
     my_site.register(django_echomq.models.Queue, django_echomq.console.site.QueueAdmin)
@@ -98,14 +104,14 @@ def looks(view: View) -> View:
     return require_safe(view)
 
 
-def acts(permission: str) -> Callable[[View], View]:
+def acts(permission: str) -> Callable[[Act], View]:
     """An act: POST only, with the permission. What the queue refuses is told on the page that the
     user came from.
 
     The view answers a response, or ``None`` to go back there.
     """
 
-    def decorate(view: Callable[..., HttpResponse | None]) -> View:
+    def decorate(view: Act) -> View:
         @require_POST
         @wraps(view)
         def act(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

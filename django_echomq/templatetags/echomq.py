@@ -20,6 +20,7 @@ from ..tasks.shown import ShownCall
 
 register = template.Library()
 
+NONE = "\N{EN DASH}"
 _SHOWN = 65_536
 # They turn text around, and so can make it say what it does not.
 _BIDI = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C])
@@ -53,7 +54,7 @@ def text(value: Any) -> str:
 def span(seconds: float | None) -> str:
     """A stretch of time, short."""
     if seconds is None:
-        return "–"
+        return NONE
     if seconds < 1:
         return _("%(n)s ms") % {"n": number(round(seconds * 1000, 1 if seconds < 0.01 else 0))}
     if seconds < 120:
@@ -69,7 +70,7 @@ def span(seconds: float | None) -> str:
 def instant(value: datetime | None) -> str | SafeString:
     """A time, for the reader's zone; the exact instant shows on hover."""
     if value is None:
-        return "–"
+        return NONE
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
         value.astimezone(UTC).isoformat(timespec="milliseconds"),
@@ -84,7 +85,7 @@ def ms_instant(value: Any) -> str | SafeString:
     try:
         return instant(datetime.fromtimestamp(value / 1000, UTC))
     except (TypeError, ValueError, OverflowError, OSError):
-        return "–"
+        return NONE
 
 
 @register.filter
@@ -201,7 +202,9 @@ def chart(points: Sequence[Throughput], unit: str) -> SafeString:
             if count:
                 tall = max(1.0, count * scale)
                 base -= tall
-                rects.append((kind, f"{n * step:.2f}", f"{base:.2f}", f"{step * 0.8:.2f}", f"{tall:.2f}"))
+                rects.append(
+                    (kind, f"{n * step:.2f}", f"{base:.2f}", f"{step * 0.8:.2f}", f"{tall:.2f}")
+                )
         bars.append(
             format_html(
                 '<g><title>{}</title><rect class="hit" x="{}" y="0" width="{}" height="{}"/>{}</g>',
@@ -220,8 +223,8 @@ def chart(points: Sequence[Throughput], unit: str) -> SafeString:
         '<line x1="0" x2="{w}" y1="{b}" y2="{b}"/>{bars}'
         '<text x="0" y="{h}">{first}</text><text x="{w}" y="{h}" text-anchor="end">{now}</text>'
         '<text x="0" y="9">{most}</text></svg>'
-        '<p class="echomq-legend"><span class="completed">{c}</span> <span class="failed">{f}</span> '
-        '<span class="cancelled">{x}</span></p>',
+        '<p class="echomq-legend"><span class="completed">{c}</span> '
+        '<span class="failed">{f}</span> <span class="cancelled">{x}</span></p>',
         w=width,
         h=height,
         b=height - 16,
