@@ -24,7 +24,7 @@ _KEEP_MS = 3_600_000
 _TOLD_EVERY = 0.5  # seconds
 _SILENT = 15.0  # seconds after which an operation that says nothing is taken for dead
 
-#: Runs a verb on a queue and answers how many jobs it met, if any; it tells of (done, total) on the way.
+#: Runs a verb on a queue, tells of (done, total) on the way, and answers how many jobs it met.
 Run = Callable[[Queue, Callable[[int, int], object]], int | None]
 
 

@@ -88,7 +88,7 @@ class QueueAdmin(_Base):
     def _served(self, view: View) -> View:
         @wraps(view)
         def served(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-            request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+            request.current_app = self.admin_site.name
             request.echomq_site = self.admin_site  # type: ignore[attr-defined]
             demand(request, VIEW)
             try:
