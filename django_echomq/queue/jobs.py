@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..wire.client import Argument, Call, Slot, Steps
@@ -18,7 +18,18 @@ from ..wire.errors import (
 from ..wire.ids import check, check_job
 from ..wire.keys import check_lane
 from .clock import Duration, When, duration_ms, instant_ms
-from .values import Admission, Cancellation, Claim, Job, Outcome, Settled, Unique, Verdict
+from .values import (
+    Admission,
+    Cancellation,
+    Claim,
+    Job,
+    Listed,
+    Outcome,
+    Page,
+    Settled,
+    Unique,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -29,6 +40,7 @@ BATCH = 500
 _BATCH_BYTES = 1_048_576
 _VERDICTS = 100  # jobs that one call removes, reprocesses or cancels
 _REASON_MAX = 4_096
+_LISTED_MAX = 4_096
 _SETS = {
     "pending": b"pending",
     "active": b"active",
@@ -556,8 +568,22 @@ class Jobs:
             JobGone: there is no such job.
             WrongState: it is not scheduled.
         """
-        if not self._queue.run("jobs/promote_now", check(job_id)):
-            raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
+        (verdict,) = self.promote_many([job_id])
+        if verdict is Verdict.REFUSED:
+            raise WrongState(f"job {job_id} is not scheduled")
+        self._refuse_gone(job_id, verdict)
+
+    def promote_many(self, job_ids: Iterable[str]) -> list[Verdict]:
+        """:meth:`promote_now` of many jobs, some hundreds per round trip.
+
+        Returns:
+            A verdict per id, in order: ``done``, ``gone``, or ``refused`` where
+            :meth:`promote_now` raises ``WrongState``.
+
+        Raises:
+            InvalidId: nothing was sent.
+        """
+        return self._each("jobs/promote_now", job_ids)
 
     def reap(self, limit: int = 100) -> int:
         """Returns up to ``limit`` jobs whose lease lapsed to where they wait; answers how many."""
@@ -684,15 +710,7 @@ class Jobs:
             newest_first: the order.
             lane: with ``pending``, a lane instead of the flat set.
         """
-        if state not in _SETS:
-            raise ValueError(f"unknown state {state!r}: use {', '.join(_SETS)}")
-        if lane is not None and state != "pending":
-            raise ValueError("only pending jobs stand in a lane")
-        if offset < 0 or not 1 <= limit <= 1_000:
-            raise ValueError("a page starts at rank 0 or later and has 1 to 1,000 jobs")
-        where = _SETS[state]
-        if lane is not None:
-            where = f"g:{check_lane(lane)}:pending".encode()
+        where = self._place(state, offset, limit, lane)
         flat = self._queue.run(
             "jobs/browse",
             where,
@@ -705,6 +723,44 @@ class Jobs:
             for i in range(0, len(flat), 3)
             if flat[i + 2]
         ]
+
+    def page(
+        self,
+        state: str = "pending",
+        offset: int = 0,
+        limit: int = 50,
+        newest_first: bool = True,
+        lane: str | None = None,
+    ) -> Page:
+        """As :meth:`browse`, without what is long: results, histories, payloads over 4 KiB."""
+        where = self._place(state, offset, limit, lane)
+        order = "newest" if newest_first else "oldest"
+        flat = self._queue.run("jobs/list", where, offset, offset + limit - 1, order, _LISTED_MAX)
+        listed = []
+        for i in range(0, len(flat), 4):
+            job = Job.from_row(_id(flat[i]), state, flat[i + 3])
+            if state == "completed":
+                # Records of cancelled jobs stand among them.
+                job = replace(job, state=job.fields.get("state", b"completed").decode())
+            score = float(flat[i + 1])
+            listed.append(Listed(job, int(flat[i + 2]), score if state == "scheduled" else None))
+        return Page([each for each in listed if each.job.fields], len(listed), len(listed) == limit)
+
+    def size(self, state: str, lane: str | None = None) -> int:
+        """How many jobs :meth:`page` would go through; of pending ones those in no lane."""
+        key = self._queue.keys.base + self._place(state, 0, 1, lane)
+        return int(self._client.drive(self._client.command("ZCARD", key)))
+
+    def _place(self, state: str, offset: int, limit: int, lane: str | None) -> bytes:
+        if state not in _SETS:
+            raise ValueError(f"unknown state {state!r}: use {', '.join(_SETS)}")
+        if lane is not None and state != "pending":
+            raise ValueError("only pending jobs stand in a lane")
+        if offset < 0 or not 1 <= limit <= 1_000:
+            raise ValueError("a page starts at rank 0 or later and has 1 to 1,000 jobs")
+        if lane is not None:
+            return f"g:{check_lane(lane)}:pending".encode()
+        return _SETS[state]
 
     def remove(self, job_id: str) -> None:
         """Removes a job with everything that belongs to it, wherever it stands.

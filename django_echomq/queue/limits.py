@@ -29,6 +29,12 @@ class Rate:
     count: int
     period_ms: int
 
+    def __str__(self) -> str:
+        for unit, ms in _UNITS.items():
+            if ms == self.period_ms:
+                return f"{self.count}/{unit}"
+        return f"{self.count}/{self.period_ms} ms"
+
     @classmethod
     def read(cls, value: object) -> Rate:
         """Reads ``"100/s"``, ``"5000/m"``, ``"10/h"``, ``"1000/d"``, or a number per second.

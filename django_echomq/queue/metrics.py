@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..wire.client import Call
 from ..wire.errors import RateLimited
 from ..wire.keys import check_unique
+from .limits import Rate
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -65,6 +67,42 @@ class Latency:
 
     wait: Percentiles
     run: Percentiles
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """How a queue is, at one look.
+
+    Attributes:
+        counts: as :meth:`Metrics.counts` tells them.
+        paused: claiming is stopped.
+        concurrency, rate: its limits; ``None`` for none.
+        limited: one of them forbids a claim now.
+        oldest: seconds of the longest wait; ``None`` where none waits.
+        workers: how many serve it.
+        flat: of the pending, those in no lane.
+        throughput: the last 60 minutes.
+    """
+
+    counts: dict[str, int]
+    paused: bool
+    concurrency: int | None
+    rate: Rate | None
+    limited: bool
+    oldest: float | None
+    workers: int
+    flat: int
+    throughput: list[Throughput]
+
+    @property
+    def state(self) -> str:
+        """``paused``, ``limited`` or ``running``."""
+        return "paused" if self.paused else "limited" if self.limited else "running"
+
+    @property
+    def failed_last_hour(self) -> int:
+        """Jobs that went to the dead set within the last 60 minutes."""
+        return sum(point.failed for point in self.throughput)
 
 
 class Metrics:
@@ -126,17 +164,21 @@ class Metrics:
         if hours is not None and minutes is not None:
             raise TypeError("give either minutes or hours")
         if hours is not None:
-            unit, step, n = "hour", timedelta(hours=1), _within(hours, MAX_HOURS, "hours", 1)
+            call = self.throughput_call("hour", _within(hours, MAX_HOURS, "hours", 1))
         else:
             wanted = 60 if minutes is None else minutes
-            unit, step, n = (
-                "minute",
-                timedelta(minutes=1),
-                _within(wanted, MAX_MINUTES, "minutes", 1),
-            )
-        first, flat = self._queue.run("metrics/throughput", unit, n)
-        start = datetime.fromtimestamp(int(first) / 1000, UTC)
-        return [Throughput(start + i * step, *map(int, flat[5 * i : 5 * i + 5])) for i in range(n)]
+            call = self.throughput_call("minute", _within(wanted, MAX_MINUTES, "minutes", 1))
+        return self.read_throughput(self._run(call), "minute" if hours is None else "hour")
+
+    def throughput_call(self, unit: str, n: int) -> Call:
+        """The call of :meth:`throughput`: ``minute`` or ``hour``, and how many of them."""
+        return self._queue.call("metrics/throughput", unit, n)
+
+    def read_throughput(self, reply: Any, unit: str) -> list[Throughput]:
+        """Reads the reply of :meth:`throughput_call` of the same unit."""
+        first, flat = reply
+        step = timedelta(hours=1) if unit == "hour" else timedelta(minutes=1)
+        return _points(int(first), step, flat)
 
     def latency(self, hours: int = 1) -> Latency:
         """How long jobs waited and ran.
@@ -144,9 +186,16 @@ class Metrics:
         Args:
             hours: look at the running clock hour and at so many before it, 0 to 48.
         """
-        waits, runs = self._queue.run(
-            "metrics/latency", _within(hours, MAX_LATENCY_HOURS, "hours", 0)
-        )
+        return self.read_latency(self._run(self.latency_call(hours)))
+
+    def latency_call(self, hours: int) -> Call:
+        """The call of :meth:`latency`."""
+        hours = _within(hours, MAX_LATENCY_HOURS, "hours", 0)
+        return self._queue.call("metrics/latency", hours)
+
+    def read_latency(self, reply: Any) -> Latency:
+        """Reads the reply of :meth:`latency_call`."""
+        waits, runs = reply
         return Latency(percentiles(waits), percentiles(runs))
 
     def oldest(self) -> float | None:
@@ -158,6 +207,42 @@ class Metrics:
         """
         ms = int(self._queue.run("metrics/oldest"))
         return None if ms < 0 else ms / 1000
+
+    def overview(self) -> Overview:
+        """All that says at one look how the queue is."""
+        return self.read_overview(self._run(self.overview_call()))
+
+    def overview_call(self) -> Call:
+        """The call of :meth:`overview`."""
+        return self._queue.call("metrics/overview")
+
+    def read_overview(self, reply: Any) -> Overview:
+        """Reads the reply of :meth:`overview_call`."""
+        counts, paused, concurrency, starts, period, full, oldest, workers, flat, first, points = (
+            reply
+        )
+        return Overview(
+            counts=dict(zip(STATES, map(int, counts), strict=True)),
+            paused=bool(paused),
+            concurrency=int(concurrency) or None,
+            rate=Rate(int(starts), int(period)) if starts else None,
+            limited=bool(full),
+            oldest=None if oldest < 0 else oldest / 1000,
+            workers=int(workers),
+            flat=int(flat),
+            throughput=_points(int(first), timedelta(minutes=1), points),
+        )
+
+    def _run(self, call: Call) -> Any:
+        return self._queue.drive(self._queue.client.run(call))
+
+
+def _points(first_ms: int, step: timedelta, flat: Sequence[int]) -> list[Throughput]:
+    start = datetime.fromtimestamp(first_ms / 1000, UTC)
+    return [
+        Throughput(start + i * step, *map(int, flat[5 * i : 5 * i + 5]))
+        for i in range(len(flat) // 5)
+    ]
 
 
 def _within(value: int, most: int, what: str, least: int) -> int:

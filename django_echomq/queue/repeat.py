@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ..wire.client import Argument, Steps
+from ..wire.client import Argument, Call, Steps
 from ..wire.keys import check_lane, check_name
 from .cadence import CATCH_UP_LIMIT, Cadence, Cron, Every, zone
 from .clock import Duration, When, duration_ms, instant_ms
@@ -295,7 +295,16 @@ class Repeat:
 
     def all(self) -> list[Schedule]:
         """Every schedule, by name; those that stock nodes registered too."""
-        return sorted(self._read(), key=lambda schedule: schedule.name)
+        return self.read_all(self._client.drive(self._client.run(self.all_call())))
+
+    def all_call(self) -> Call:
+        """The call of :meth:`all`."""
+        return self._queue.call("repeat/all")
+
+    def read_all(self, reply: Any) -> list[Schedule]:
+        """Reads the reply of :meth:`all_call`."""
+        found = [schedule for schedule in _schedules(reply[1]) if schedule is not None]
+        return sorted(found, key=lambda schedule: schedule.name)
 
     def count(self) -> int:
         """How many schedules there are."""

@@ -179,6 +179,7 @@ class Job:
         history: one mapping per attempt that did not complete, oldest first.
         progress: as the handler last reported it.
         stalled: how often its lease lapsed.
+        schedule: the schedule that fired it.
         fields: the whole row, names to bytes.
     """
 
@@ -199,6 +200,7 @@ class Job:
     history: list[dict[str, Any]]
     progress: str | None
     stalled: int
+    schedule: str | None
     fields: dict[str, bytes] = field(repr=False)
 
     @classmethod
@@ -228,12 +230,53 @@ class Job:
             history=history_entries(fields.get("history", b"")),
             progress=text("progress"),
             stalled=_number(fields.get("stalled")),
+            schedule=text("schedule"),
             fields=fields,
         )
 
 
 def _either(words: tuple[str, ...]) -> str:
     return " or ".join(map(repr, words))
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A job in a list: its row without what is long.
+
+    Attributes:
+        job: its row; ``payload`` is empty where it is long.
+        length: bytes of the payload.
+        due_ms: of a scheduled job, when it is due (Unix ms).
+    """
+
+    job: Job
+    length: int
+    due_ms: float | None = None
+
+    @property
+    def too_long(self) -> bool:
+        """Whether the payload was left out."""
+        return self.length > 0 and not self.job.payload
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When it is due."""
+        return None if self.due_ms is None else _instant(b"%d" % round(self.due_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a list.
+
+    Attributes:
+        jobs: those that have a row.
+        length: how many ranks it covers.
+        full: whether there may be more behind it.
+    """
+
+    jobs: list[Listed]
+    length: int
+    full: bool
 
 
 def _minted_at(job_id: str) -> datetime | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from ..wire.client import Call
 from ..wire.keys import check_name
 
 if TYPE_CHECKING:
@@ -51,7 +52,14 @@ class Workers:
 
     def all(self) -> list[WorkerInfo]:
         """The workers that serve the queue, by name."""
-        flat = self._queue.run("workers/all")
+        return self.read_all(self._queue.drive(self._queue.client.run(self.all_call())))
+
+    def all_call(self) -> Call:
+        """The call of :meth:`all`."""
+        return self._queue.call("workers/all")
+
+    def read_all(self, flat: Any) -> list[WorkerInfo]:
+        """Reads the reply of :meth:`all_call`."""
         found = [_info(*flat[i : i + 4]) for i in range(0, len(flat), 4)]
         return sorted((info for info in found if info), key=lambda info: info.name)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,6 +69,20 @@ def dumps(plain: Any) -> bytes:
         ).encode()
     except UnicodeEncodeError:
         return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode()
+
+
+_TASK_FIRST = re.compile(rb'\{"task":"([^"\\]{1,200})"')
+
+
+def task_name(payload: bytes) -> str:
+    """The task that a payload names; empty where it names none. Does not read further than it has
+    to, for lists of many jobs."""
+    if match := _TASK_FIRST.match(payload):
+        return match[1].decode("utf-8", "replace")
+    try:
+        return Envelope.decode(payload).task[:200]
+    except BadPayload:
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,18 @@ def shown_call(job: Job) -> ShownCall:
     )
 
 
+def unmasked(edited: Any, original: Any) -> Any:
+    """What somebody edited, with what is still masked put back as it was."""
+    if edited == MASK:
+        return original
+    if isinstance(edited, dict) and isinstance(original, dict):
+        return {key: unmasked(item, original.get(key, item)) for key, item in edited.items()}
+    if isinstance(edited, list) and isinstance(original, list):
+        rest = [*original, *edited[len(original) :]]
+        return [unmasked(item, rest[n]) for n, item in enumerate(edited)]
+    return edited
+
+
 def _positional(name: str) -> list[str]:
     task = lookup(name)
     if task is None:

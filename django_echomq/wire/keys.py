@@ -110,6 +110,10 @@ class Keys:
         return self.base + b"wake"
 
     @property
+    def operations(self) -> bytes:
+        return self.base + b"operations"
+
+    @property
     def events(self) -> bytes:
         """The pub/sub channel; not a key."""
         return self.base + b"events"

@@ -1,0 +1,1 @@
+"""The console: what an operator sees and does in the admin site."""

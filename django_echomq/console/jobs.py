@@ -1,0 +1,326 @@
+"""Pages and acts of jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.dateparse import parse_datetime
+from django.utils.timezone import get_current_timezone, is_naive
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from ..conf import read_settings
+from ..queue import Queue
+from ..queue.values import Verdict
+from ..tasks.envelope import Envelope, to_json
+from ..tasks.shown import shown_call, unmasked
+from ..tasks.verdicts import BadPayload
+from ..wire.errors import InvalidId, JobGone
+from ..wire.ids import check
+from . import activity, operations, search
+from .rights import DESTROY, EDIT, OPERATE, VIEW, demand
+from .servers import queue_named
+from .site import acts, back, looks, page, url
+
+_LOG_LINES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """An act on many jobs.
+
+    Attributes:
+        word, label: of the form, and of the button.
+        permission: for selected jobs.
+        permission_for_all: for all that match.
+        states: where it makes sense.
+        run: does it to some jobs.
+    """
+
+    word: str
+    label: Any
+    permission: str
+    permission_for_all: str
+    states: tuple[str, ...]
+    run: Callable[[Queue, list[str]], list[Verdict]]
+
+
+def _promote(queue: Queue, ids: list[str]) -> list[Verdict]:
+    return queue.jobs.promote_many(ids)
+
+
+VERBS = {
+    verb.word: verb
+    for verb in (
+        Verb(
+            "retry",
+            gettext_lazy("Retry"),
+            OPERATE,
+            OPERATE,
+            ("dead", "completed"),
+            lambda queue, ids: queue.jobs.reprocess_many(ids),
+        ),
+        Verb("promote", gettext_lazy("Run now"), OPERATE, OPERATE, ("scheduled",), _promote),
+        Verb(
+            "cancel",
+            gettext_lazy("Cancel"),
+            OPERATE,
+            OPERATE,
+            ("pending", "scheduled", "active"),
+            lambda queue, ids: queue.jobs.cancel_many(ids, "cancelled in the console"),
+        ),
+        Verb(
+            "remove",
+            gettext_lazy("Remove"),
+            EDIT,
+            DESTROY,
+            ("pending", "scheduled", "dead", "completed"),
+            lambda queue, ids: queue.jobs.remove_many(ids),
+        ),
+    )
+}
+
+
+@looks
+def index(request: HttpRequest, name: str) -> HttpResponse:
+    """Jobs of one state, a page at a time."""
+    queue = queue_named(name)
+    meant = search.Filter.read(request.GET)
+    try:
+        # An id is looked up, wherever the job stands.
+        return HttpResponseRedirect(url("job", name, check(meant.text)))
+    except InvalidId:
+        pass
+    offset = _number(request.GET.get("from"))
+    size = read_settings().console.page_size
+    found = search.look(queue, meant, offset, size)
+    return page(
+        request,
+        "jobs",
+        name,
+        queue=queue,
+        tab=meant.state,
+        meant=meant,
+        found=found,
+        rows=[(listed, shown_call(listed.job)) for listed in found.jobs],
+        counts=queue.metrics.counts(),
+        offset=offset,
+        newer=max(0, offset - size) if offset and not meant.narrows else None,
+        verbs=[
+            verb
+            for verb in VERBS.values()
+            if meant.state in verb.states and request.user.has_perm(verb.permission)
+        ],
+        ages=(
+            ("", _("Any age")),
+            ("5m", _("over 5 minutes")),
+            ("1h", _("over an hour")),
+            ("1d", _("over a day")),
+            ("7d", _("over a week")),
+        ),
+    )
+
+
+def _number(text: str | None) -> int:
+    try:
+        return min(max(0, int(text or 0)), 10**9)
+    except ValueError:
+        return 0
+
+
+@acts(VIEW)
+def act_on_many(request: HttpRequest, name: str) -> HttpResponse | None:
+    """An act on the selected jobs, or on all that match."""
+    verb = VERBS.get(request.POST.get("action", ""))
+    if verb is None:
+        raise ValueError(_("Choose an action."))
+    across = request.POST.get("select_across") == "1"
+    demand(request, verb.permission_for_all if across else verb.permission)
+    queue = queue_named(name)
+    meant = search.Filter.read(request.POST)
+    ids = [check(job_id) for job_id in request.POST.getlist("_selected_action")]
+    if not across and not ids:
+        raise ValueError(_("Select at least one job."))
+    asks = across or verb.word in ("remove", "cancel")
+    if asks and request.POST.get("confirmed") != "yes":
+        return page(
+            request,
+            "confirm_jobs",
+            verb.label,
+            verb=verb,
+            queue=queue,
+            meant=meant,
+            ids=ids,
+            across=across,
+            many=queue.jobs.size(meant.state, meant.lane) if across else len(ids),
+            next=back(request, name),
+            tab=meant.state,
+        )
+    if across:
+
+        def run(queue: Queue, ids: list[str]) -> int:
+            return sum(verdict is Verdict.DONE for verdict in verb.run(queue, ids))
+
+        what = f"{verb.word} all: {meant.query()}"
+        operation = operations.start(
+            name,
+            f"{verb.label}: {meant.query()}",
+            request.user.get_username(),
+            search.act_on_all(meant, run),
+        )
+        activity.note(request, name, what, verb.permission_for_all == DESTROY)
+        return HttpResponseRedirect(url("operation", name, operation.id))
+    verdicts = verb.run(queue, ids)
+    done = sum(verdict in (Verdict.DONE, Verdict.ASKED) for verdict in verdicts)
+    activity.note(request, name, f"{verb.word}: {done} jobs: {' '.join(ids[:20])}")
+    if done:
+        messages.success(
+            request,
+            ngettext("%(verb)s: %(n)d job", "%(verb)s: %(n)d jobs", done)
+            % {"verb": verb.label, "n": done},
+        )
+    if done < len(ids):
+        messages.warning(
+            request,
+            ngettext(
+                "%(n)d job was refused: it is gone, or in another state by now.",
+                "%(n)d jobs were refused: they are gone, or in another state by now.",
+                len(ids) - done,
+            )
+            % {"n": len(ids) - done},
+        )
+    return None
+
+
+@looks
+def failures(request: HttpRequest, name: str) -> HttpResponse:
+    """Dead jobs by task and error."""
+    queue = queue_named(name)
+    rows, looked, more = search.failures(queue)
+    return page(
+        request, "failures", name, queue=queue, rows=rows, looked=looked, more=more, tab="failures"
+    )
+
+
+@looks
+def one(request: HttpRequest, name: str, job_id: str) -> HttpResponse:
+    """Everything known of a job."""
+    queue = queue_named(name)
+    try:
+        job = queue.jobs.get(job_id)
+    except (JobGone, InvalidId) as error:
+        return page(
+            request, "gone", _("No such job"), status=404, queue=queue, error=str(error), tab=""
+        )
+    try:
+        logs = queue.jobs.logs(job_id)
+    except JobGone:
+        logs = []
+    call = shown_call(job)
+    editable = job.state in ("pending", "scheduled", "dead") and not call.problem
+    return page(
+        request,
+        "job",
+        job_id,
+        queue=queue,
+        job=job,
+        call=call,
+        pretty=json.dumps(call.as_json(), indent=2, ensure_ascii=False),
+        raw=job.payload[:4_096].decode("utf-8", "backslashreplace") if call.problem else "",
+        result=None if job.result is None else _bounded(job.result),
+        logs=logs[-_LOG_LINES:],
+        logs_left_out=max(0, len(logs) - _LOG_LINES),
+        args=json.dumps(call.args, indent=2, ensure_ascii=False),
+        kwargs=json.dumps(call.kwargs, indent=2, ensure_ascii=False),
+        editable=editable,
+        tab="",
+        can={
+            "retry": job.state in ("dead", "cancelled"),
+            "promote": job.state == "scheduled",
+            "reschedule": job.state in ("scheduled", "pending"),
+            "cancel": job.state in ("pending", "scheduled", "active"),
+            "move": job.state in ("pending", "active"),
+            "remove": job.state != "active",
+        },
+    )
+
+
+def _bounded(value: bytes) -> str:
+    text = value[:16_384].decode("utf-8", "backslashreplace")
+    return text if len(value) <= 16_384 else text + " …"
+
+
+@acts(VIEW)
+def act(request: HttpRequest, name: str, job_id: str) -> HttpResponse | None:
+    """An act on one job."""
+    queue, word = queue_named(name), request.POST.get("action", "")
+    jobs = queue.jobs
+    home = HttpResponseRedirect(url("job", name, job_id))
+    if word == "retry":
+        demand(request, OPERATE)
+        jobs.reprocess(job_id)
+    elif word == "promote":
+        demand(request, OPERATE)
+        jobs.promote_now(job_id)
+    elif word == "cancel":
+        demand(request, OPERATE)
+        jobs.cancel(job_id, request.POST.get("reason", "").strip()[:500] or "cancelled")
+    elif word == "reschedule":
+        demand(request, EDIT)
+        when = parse_datetime(request.POST.get("when", ""))
+        if when is None:
+            raise ValueError(_("Give a date and a time."))
+        if is_naive(when):
+            when = when.replace(tzinfo=get_current_timezone())
+        jobs.reschedule(job_id, when)
+    elif word == "move":
+        demand(request, EDIT)
+        queue.lanes.reassign(job_id, request.POST.get("lane", "").strip() or None)
+    elif word == "remove":
+        demand(request, EDIT)
+        if request.POST.get("confirmed") != "yes":
+            return page(
+                request,
+                "confirm_remove",
+                _("Remove"),
+                queue=queue,
+                job_id=job_id,
+                next=back(request, name),
+                tab="",
+            )
+        jobs.remove(job_id)
+        home = HttpResponseRedirect(url("queue", name))
+    else:
+        raise ValueError(_("Choose an action."))
+    activity.note(request, name, f"{word} {job_id}", word == "remove")
+    messages.success(request, _("%(word)s: done.") % {"word": word})
+    return home
+
+
+@acts(EDIT)
+def edit(request: HttpRequest, name: str, job_id: str) -> HttpResponse | None:
+    """Changes a job's arguments. What is masked and was not changed stays as it is."""
+    queue = queue_named(name)
+    job = queue.jobs.get(job_id)
+    try:
+        call = Envelope.decode(job.payload)
+        args = json.loads(request.POST.get("args", ""))
+        kwargs = json.loads(request.POST.get("kwargs", ""))
+    except (BadPayload, ValueError, RecursionError) as error:
+        raise ValueError(_("This is not JSON: %(error)s") % {"error": error}) from error
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        raise ValueError(_("The positional arguments are a list, the others an object."))
+    changed = replace(
+        call,
+        args=to_json(unmasked(args, call.args)),
+        kwargs=to_json(unmasked(kwargs, call.kwargs)),
+    )
+    queue.jobs.update_data(job_id, changed.encode())
+    activity.note(request, name, f"edit {job_id}")
+    messages.success(request, _("The arguments were changed; the next attempt gets them."))
+    return HttpResponseRedirect(url("job", name, job_id))

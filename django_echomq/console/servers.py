@@ -1,0 +1,61 @@
+"""Queues as the console talks to them: it gives up soon, so that a page opens while a server is
+away."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from django.http import Http404
+
+from ..conf import queue_names
+from ..queue import Queue
+from ..queues import get_queue
+from ..wire.client import Call, Client
+
+_TIMEOUT = 1.0  # seconds for one answer
+_RETRY_FOR = 0.3  # seconds during which a lost connection is tried again
+
+_lock = threading.Lock()
+_impatient: dict[Client, Client] = {}
+
+
+def queues() -> list[Queue]:
+    """Every queue of the settings."""
+    return [queue_named(name) for name in queue_names()]
+
+
+def queue_named(name: str) -> Queue:
+    """A queue of the settings.
+
+    Raises:
+        Http404: there is none of that name.
+    """
+    if name not in queue_names():
+        raise Http404(f"there is no queue {name!r}")
+    patient = get_queue(name)
+    with _lock:
+        client = _impatient.get(patient.client)
+        if client is None:
+            endpoint = patient.client.endpoint.with_options(
+                socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT
+            )
+            client = _impatient[patient.client] = Client(endpoint, _RETRY_FOR)
+    return Queue(name, client, patient.options)
+
+
+def ask(calls: Sequence[tuple[Queue, Call]]) -> list[Any]:
+    """Asks in one round trip per server; errors are values in the answer."""
+    answers: list[Any] = [None] * len(calls)
+    by_client: dict[Client, list[int]] = {}
+    for n, (queue, _) in enumerate(calls):
+        by_client.setdefault(queue.client, []).append(n)
+    for client, places in by_client.items():
+        try:
+            replies = client.drive(client.run_many([calls[n][1] for n in places]))
+        except Exception as error:
+            replies = [error] * len(places)
+        for n, reply in zip(places, replies, strict=True):
+            answers[n] = reply
+    return answers

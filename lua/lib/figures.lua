@@ -1,0 +1,89 @@
+-- @splice lib/lanes
+-- @splice lib/since
+-- @splice lib/stats
+
+-- How many jobs are in each state, and how many ended: pending (every lane included), active,
+-- scheduled, dead, completed, failed.
+local function count_jobs(lanes)
+  local pending = call('ZCARD', base .. 'pending')
+  for _, group in ipairs(lanes) do
+    pending = pending + call('ZCARD', lane_key(group))
+  end
+  return {
+    pending, call('ZCARD', base .. 'active'), call('ZCARD', base .. 'schedule'), call('ZCARD', base .. 'dead'),
+    tonumber(call('HGET', base .. 'metrics:completed', 'count')) or 0,
+    tonumber(call('HGET', base .. 'metrics:failed', 'count')) or 0,
+  }
+end
+
+-- Within one priority jobs stand in mint order, so the first tells, unless it was retried, recovered
+-- or promoted late. So many are looked at then.
+local LOOK = 20
+
+local oldest
+
+-- Looks at the head of one priority.
+local function look(members)
+  for i = 1, #members, 2 do
+    local id = members[i]
+    local minted = minted_ms(id)
+    if members[i + 1] ~= members[2] or (oldest and minted and minted >= oldest) then
+      return
+    end
+    local row = read_row(id, 'since', 'started_at')
+    local since = row and claimable_ms(id, row[1], row[2], row[3])
+    if since and (not oldest or since < oldest) then
+      oldest = since
+    end
+  end
+end
+
+-- Ms for which the job that has waited longest has been claimable; -1 where none waits.
+local function oldest_wait(lanes, now)
+  local sets = {base .. 'pending'}
+  for _, group in ipairs(lanes) do
+    sets[#sets + 1] = lane_key(group)
+  end
+  for _, set in ipairs(sets) do
+    local above = '-inf'
+    for _ = 1, 201 do -- as many as there are priorities
+      local members = call('ZRANGE', set, above, '+inf', 'BYSCORE', 'LIMIT', 0, LOOK, 'WITHSCORES')
+      if #members == 0 then
+        break
+      end
+      look(members)
+      if #members < 2 * LOOK and members[#members] == members[2] then
+        break
+      end
+      above = '(' .. members[2]
+    end
+  end
+  return oldest and math.max(0, now - oldest) or -1
+end
+
+-- What happened to jobs in each of the last n minutes or hours, the running one included. Answers the
+-- first one's start, and five numbers for each: completed, failed (dead), cancelled, retried, enqueued.
+local function throughput_of(unit, n, now)
+  local kind, step, per_key = 'm', MINUTE_MS, 60
+  if unit == 'hour' then
+    kind, step, per_key = 'h', HOUR_MS, 24
+  end
+  local last = math.floor(now / step)
+  local first = last - n + 1
+
+  local figures, read = {}, nil
+  for slot = first, last do
+    local key, within = math.floor(slot / per_key), slot % per_key
+    if not read or within == 0 then
+      read = {}
+      local flat = try('HGETALL', stats_key(kind, key))
+      for i = 1, #flat, 2 do
+        read[flat[i]] = flat[i + 1]
+      end
+    end
+    for _, letter in ipairs({'c', 'f', 'x', 'r', 'e'}) do
+      figures[#figures + 1] = whole(read[within .. letter]) or 0
+    end
+  end
+  return first * step, figures
+end
