@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from django_echomq.management.commands._serving import apply_options
+from django_echomq.management.commands._serving import apply_settings
 from django_echomq.queue import Queue
 from tests.conftest import Command, purge, wait_until
 from tests.testapp import tasks
@@ -322,5 +322,5 @@ def test_the_server_is_told_what_the_settings_say_of_events(
 
 def test_events_that_the_settings_turn_off_are_off(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue(events=False)
-    apply_options([queue])
+    apply_settings([queue])
     assert not queue.events.is_enabled()
