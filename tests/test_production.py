@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging.config
 import re
 from pathlib import Path
@@ -22,7 +23,9 @@ def test_every_option_that_a_page_names_is_there(page: Path) -> None:
     known = {"--init"}  # Docker's
     for command in ("echomq", "echomq_worker", "echomq_promoter"):
         parser = load_command_class("django_echomq", command).create_parser("manage.py", command)
-        known |= set(re.findall(r"--[a-z-]+", parser.format_help()))
+        verbs = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+        for each in (parser, *(verb for action in verbs for verb in action.choices.values())):
+            known |= set(re.findall(r"--[a-z-]+", each.format_help()))
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text())) <= known
 
 

@@ -145,6 +145,13 @@ def kills_its_worker() -> None:
     os._exit(9)
 
 
+@task(queue_name="mail", max_attempts=1)
+def picky(user_id: int) -> int:
+    if user_id != 7:
+        raise ValueError(f"no user {user_id}")
+    return user_id
+
+
 @task(queue_name="fast")
 def logs(message: str) -> None:
     logging.getLogger("tests.task").warning(message)
