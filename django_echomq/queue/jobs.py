@@ -274,26 +274,27 @@ class Jobs:
         head: tuple[Argument, ...],
         word: Outcome,
     ) -> Steps[list[Admission]]:
-        answer: list[Admission | None] = [None] * len(names)
-        left = list(range(len(names)))
-        while left:
-            args: list[Argument] = [*slot.next(), *head]
-            for i in left:
-                args += names[i], bodies[i]
-            verdicts = yield from self._client.run(self._queue.call("jobs/enqueue", *args))
-            collided = []
-            for i, verdict in zip(left, verdicts, strict=True):
-                if verdict == 1:
-                    answer[i] = Admission(names[i], word)
-                elif verdict == 0:
-                    collided.append(i)
-                else:
-                    answer[i] = Admission(_id(verdict), Outcome.DUPLICATE)
-            left = collided
-            fresh = yield from self._client.mint(len(left))
-            for i, name in zip(left, fresh, strict=True):
-                names[i] = name
-        return [admission for admission in answer if admission is not None]
+        args: list[Argument] = [*slot.next(), *head]
+        for pair in zip(names, bodies, strict=True):
+            args += pair
+        verdicts = yield from self._client.run(self._queue.call("jobs/enqueue", *args))
+        admissions = []
+        collided = []
+        for n, verdict in enumerate(verdicts):
+            if verdict == 1:
+                admissions.append(Admission(names[n], word))
+            elif verdict == 0:
+                collided.append(n)
+                admissions.append(Admission("", word))
+            else:
+                admissions.append(Admission(_id(verdict), Outcome.DUPLICATE))
+        if collided:
+            fresh = yield from self._client.mint(len(collided))
+            again = [bodies[n] for n in collided]
+            admitted = yield from self._admit_chunk(slot, fresh, again, head, word)
+            for n, admission in zip(collided, admitted, strict=True):
+                admissions[n] = admission
+        return admissions
 
     def body(self, payload: bytes | str) -> bytes:
         """The payload as bytes.

@@ -61,14 +61,17 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"JSON cannot carry {kind.__name__}: send an id or plain values instead")
 
 
+# Made once: json.dumps makes one per call.
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_encode_ascii = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
+
 def dumps(plain: Any) -> bytes:
     """Compact JSON as UTF-8; text that UTF-8 cannot carry is escaped."""
     try:
-        return json.dumps(
-            plain, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-        ).encode()
+        return _encode(plain).encode()
     except UnicodeEncodeError:
-        return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode()
+        return _encode_ascii(plain).encode()
 
 
 _TASK_FIRST = re.compile(rb'\{"task":"([^"\\]{1,200})"')

@@ -48,9 +48,16 @@ def fresh_result(
     args: list[Any],
     kwargs: dict[str, Any],
     outcome: str = Outcome.ENQUEUED,
-    **fields: Any,
+    *,
+    status: TaskResultStatus = TaskResultStatus.READY,
+    enqueued_at: datetime | None = None,
+    started_at: datetime | None = None,
+    last_attempted_at: datetime | None = None,
+    finished_at: datetime | None = None,
+    errors: list[TaskError] | None = None,
+    worker_ids: list[str] | None = None,
 ) -> EchoTaskResult:
-    """The result of a call that has not ended."""
+    """The result of a call."""
     return EchoTaskResult(
         task=task,
         id=job_id,
@@ -58,16 +65,13 @@ def fresh_result(
         kwargs=kwargs,
         backend=task.backend,
         outcome=outcome,
-        **{
-            "status": TaskResultStatus.READY,
-            "enqueued_at": None,
-            "started_at": None,
-            "last_attempted_at": None,
-            "finished_at": None,
-            "errors": [],
-            "worker_ids": [],
-            **fields,
-        },
+        status=status,
+        enqueued_at=enqueued_at,
+        started_at=started_at,
+        last_attempted_at=last_attempted_at,
+        finished_at=finished_at,
+        errors=[] if errors is None else errors,
+        worker_ids=[] if worker_ids is None else worker_ids,
     )
 
 

@@ -14,9 +14,10 @@ import secrets
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+import hiredis
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -46,6 +47,17 @@ LOGIN = (AuthenticationError, AuthorizationError)
 _NODE_LEASE_MS = 600_000
 _NODES_KEY = b"{emq}:nodes"
 _HEAL_ROUNDS = 5
+
+
+# Its annotation knows only tuples of one.
+_pack: Callable[[tuple[Argument, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]
+
+
+def _packed(commands: list[Command]) -> bytes:
+    """The commands as the wire has them, in one piece."""
+    if len(commands) == 1:
+        return _pack(tuple(commands[0]))
+    return b"".join([_pack(tuple(command)) for command in commands])
 
 
 class Call(NamedTuple):
@@ -97,6 +109,8 @@ class Client:
         self._slot_numbers = itertools.count(1)
         self._node: tuple[int, float] | None = None
         self._pool = self.endpoint.pool()
+        # Taken and given back here, as the pool's own bookkeeping costs as much as a short call.
+        self._idle: deque[Any] = deque()
         self._async_pools: dict[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None]]] = {}
 
     def __repr__(self) -> str:
@@ -112,10 +126,13 @@ class Client:
                 lost; what the server ran is not known.
             VersionFence: the server belongs to another wire version.
         """
-        pool = self._pool
-        connection = pool.get_connection()
+        idle = self._idle
         try:
-            connection.send_packed_command(connection.pack_commands(commands))
+            connection = idle.pop()
+        except IndexError:
+            connection = self._pool.get_connection()
+        try:
+            connection.send_packed_command([_packed(commands)], check_health=False)
             replies: list[Reply] = []
             for _ in commands:
                 try:
@@ -125,12 +142,25 @@ class Client:
                     raise RedisConnectionError("the server became read-only") from None
                 except ResponseError as error:
                     replies.append(error)
-            return replies
-        except BaseException:
+        except BaseException as error:
             connection.disconnect()
+            self._pool.release(connection)
+            if isinstance(error, LOST):
+                self._drop_idle()
             raise
-        finally:
-            pool.release(connection)
+        if idle is self._idle:
+            idle.append(connection)
+        return replies
+
+    def _drop_idle(self) -> None:
+        """Closes what is not in use: what one connection met, the others may have met too."""
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return
+            connection.disconnect()
+            self._pool.release(connection)
 
     async def aroundtrip(self, commands: list[Command]) -> list[Reply]:
         """:meth:`roundtrip` on the running event loop."""
@@ -145,7 +175,7 @@ class Client:
             pool = known[0]
         connection = await pool.get_connection()
         try:
-            await connection.send_packed_command(connection.pack_commands(commands))
+            await connection.send_packed_command([_packed(commands)], check_health=False)
             replies: list[Reply] = []
             for _ in commands:
                 try:
@@ -213,6 +243,7 @@ class Client:
 
     def close(self) -> None:
         """Closes the connections that are not in use."""
+        self._drop_idle()
         self._pool.disconnect()
 
     # Steps
@@ -288,7 +319,7 @@ class Client:
         node = self._node
         if node is None or time.monotonic() > node[1]:
             node = yield from self._lease_node()
-        return [process_mint.mint(node[0], namespace) for _ in range(count)]
+        return process_mint.mint_many(node[0], count, namespace)
 
     def _lease_node(self) -> Steps[tuple[int, float]]:
         asked = time.monotonic()

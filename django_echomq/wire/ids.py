@@ -154,9 +154,18 @@ class Mint:
         Args:
             node: 0 to 1023, a number that no other live process uses.
         """
+        return self.mint_many(node, 1, namespace)[0]
+
+    def mint_many(self, node: int, count: int, namespace: str = "JOB") -> list[str]:
+        """Fresh ids, ascending."""
         with self._lock:
-            cell = self._last = max((self._clock_ms() - EPOCH_MS) << 12, self._last + 1)
-        return encode(namespace, cell >> 12 << 22 | node << 12 | cell & 0xFFF)
+            first = max((self._clock_ms() - EPOCH_MS) << 12, self._last + 1)
+            if count:
+                self._last = first + count - 1
+        return [
+            encode(namespace, cell >> 12 << 22 | node << 12 | cell & 0xFFF)
+            for cell in range(first, first + count)
+        ]
 
 
 #: The one mint of the process: all clients draw on it, so no id repeats among them.
