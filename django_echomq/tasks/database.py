@@ -15,11 +15,12 @@ import logging
 import select
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.db import connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
@@ -50,18 +51,26 @@ def _note(**kwargs: Any) -> None:
 connection_created.connect(_note)
 
 
-@contextmanager
-def fresh_connections() -> Iterator[None]:
+class fresh_connections:  # noqa: N801 - used as a function
     """Around a job, on its thread. A transaction that the caller has open is left alone."""
-    before, _here.runs_jobs = _here.runs_jobs, True
-    callers = {connection.alias for connection in _open() if connection.in_atomic_block}
-    _renew()
-    try:
-        yield
-    finally:
-        _roll_back(callers)
-        _tidy()
-        _here.runs_jobs = before
+
+    __slots__ = ("_before", "_callers")
+
+    def __enter__(self) -> None:
+        self._before, _here.runs_jobs = _here.runs_jobs, True
+        self._callers: set[str] = set()
+        opened = _open()
+        if opened:
+            self._callers = {each.alias for each in opened if each.in_atomic_block}
+            _renew()
+
+    def __exit__(self, *error: object) -> None:
+        if _open():
+            _roll_back(self._callers)
+            _tidy()
+        elif settings.DEBUG:
+            reset_queries()
+        _here.runs_jobs = self._before
 
 
 @asynccontextmanager

@@ -121,7 +121,7 @@ class Envelope:
             BadPayload: if it is not an envelope; the message says in which way.
         """
         try:
-            parts = json.loads(payload)
+            parts = json.loads(payload.decode())
         except (ValueError, RecursionError) as error:
             raise BadPayload(f"the payload is not JSON: {error}") from None
         if not isinstance(parts, dict) or not isinstance(parts.get("task"), str):

@@ -36,6 +36,10 @@ class EchoTaskResult(_Base):  # type: ignore[misc]  # frozen, as Django's own is
 
     outcome: str = Outcome.ENQUEUED
 
+    def __post_init__(self) -> None:
+        # Django makes plain JSON of the arguments here; they have been made so before.
+        pass
+
     @property
     def job_id(self) -> str:
         """The job's branded id."""

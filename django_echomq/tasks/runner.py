@@ -8,11 +8,9 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -77,13 +75,14 @@ class Runner:
         self._loop = LoopThread()
         self._places = threading.Semaphore(coroutines)
         self._timeouts = Timeouts()
+        self._plans: dict[tuple[str, str], _Plan] = {}
         self._ends: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         threading.Thread(target=self._end, name=f"{worker}-ends", daemon=True).start()
 
-    @fresh_connections()
     def __call__(self, hand: Hand) -> Settlement | None:
         """Runs a job to its end; ``None`` where it goes on as a coroutine."""
-        return self._run(hand)
+        with fresh_connections():
+            return self._run(hand)
 
     def _run(self, hand: Hand) -> Settlement | None:
         claim = hand.claim
@@ -93,19 +92,21 @@ class Runner:
         except BadPayload as error:
             return attempt.failed(error, budget=0)
         hand.task = envelope.task[:200]
-        task = lookup(envelope.task)
-        if task is None:
+        plan = self._plan(envelope.task, hand.queue)
+        if plan is None:
             # A deploy that knows the task may be on its way.
             return attempt.failed(
                 UnknownTask(f"no task named {hand.task!r} is registered in this worker")
             )
+        task, policy = plan.task, plan.policy
         try:
-            policy = _Policy.of(task, envelope, hand.queue)
+            if policy is None or envelope.options:
+                policy = _Policy.of(task, envelope.options, hand.queue)
         except (TypeError, ValueError) as error:
             return attempt.failed(BadPayload(f"the payload's options: {error}"), budget=0)
-        hand.manual_lease = isinstance(task, EchoTask) and task.manual_lease
+        hand.manual_lease = plan.manual_lease
 
-        earlier = history_entries(claim.history)
+        earlier = history_entries(claim.history) if claim.history else []
         result = fresh_result(
             task,
             claim.job_id,
@@ -118,26 +119,38 @@ class Runner:
             worker_ids=[*workers_of(earlier), self._worker],
         )
         task_started.send_robust(sender=EchoMQBackend, task_result=result)
-        run = _Run(attempt, policy, result, _on_last_chance(hand))
+        run = _Run(plan, attempt, policy, result)
         try:
             hand.token.raise_if_cancelled()
-            if self._isolate or run.suspect or (isinstance(task, EchoTask) and task.isolate):
+            if plan.isolate or _on_last_chance(hand):
                 limit = self._timeouts.limit(hand.token, policy.timeout, interrupt=False)
                 value = self._children.call(
                     hand, task.module_path, result.args, result.kwargs, limit
                 )
-            elif inspect.iscoroutinefunction(task.func) and self._places.acquire(blocking=False):
-                self._start(task, hand, run)
+            elif plan.is_coroutine and self._places.acquire(blocking=False):
+                self._start(hand, run)
                 return None
+            elif policy.timeout is None:
+                value = _call(plan, hand, result, self._loop)
             else:
-                interrupt = not inspect.iscoroutinefunction(task.func)
+                interrupt = not plan.is_coroutine
                 with self._timeouts.limit(hand.token, policy.timeout, interrupt):
-                    value = _call(task, hand, result, self._loop)
+                    value = _call(plan, hand, result, self._loop)
         except BaseException as error:
             return run.raised(error)
         return run.returned(value)
 
-    def _start(self, task: Task[..., Any], hand: Hand, run: _Run) -> None:
+    def _plan(self, name: str, queue: Queue) -> _Plan | None:
+        """What does not change from job to job; ``None`` for an unknown task."""
+        plan = self._plans.get((name, queue.name))
+        task = lookup(name)
+        if plan is None or plan.task is not task:
+            if task is None:
+                return None
+            plan = self._plans[name, queue.name] = _Plan.of(task, queue, self._isolate)
+        return plan
+
+    def _start(self, hand: Hand, run: _Run) -> None:
         """Starts a coroutine task, which settles when it has ended."""
         limit = self._timeouts.limit(hand.token, run.policy.timeout, interrupt=False)
 
@@ -153,8 +166,13 @@ class Runner:
             self._ends.put(lambda: settle(value, error))
 
         limit.__enter__()
-        with _as_current(task, hand, run.result) as call:
-            self._loop.start(call(), hand.token, ended)
+        context = EchoTaskContext(task_result=run.result, hand=hand)
+        current = _current.set(context)
+        try:
+            # The coroutine gets a copy of what is current now.
+            self._loop.start(_coroutine(run.plan.task, context), hand.token, ended)
+        finally:
+            _current.reset(current)
 
     def _end(self) -> None:
         while settle := self._ends.get():
@@ -182,13 +200,15 @@ def _on_last_chance(hand: Hand) -> bool:
 class _Run:
     """One call of a task, and how its end is settled and told."""
 
+    __slots__ = ("attempt", "plan", "policy", "result")
+
     def __init__(
-        self, attempt: _Attempt, policy: _Policy, result: EchoTaskResult, suspect: bool
+        self, plan: _Plan, attempt: _Attempt, policy: _Policy, result: EchoTaskResult
     ) -> None:
+        self.plan = plan
         self.attempt = attempt
         self.policy = policy
         self.result = result
-        self.suspect = suspect
 
     def returned(self, value: Any) -> Settlement:
         try:
@@ -224,7 +244,7 @@ class _Run:
             error = TaskTimeout(f"ran for longer than {policy.timeout:g} s").with_traceback(
                 error.__traceback__
             )
-        if self.suspect and isinstance(error, ChildDied):
+        if isinstance(error, ChildDied) and _on_last_chance(hand):
             settlement = self.attempt.failed(error, 0, reason="stalled")
         else:
             settlement = self.attempt.failed(error, policy.budget, policy.curve)
@@ -233,40 +253,38 @@ class _Run:
         return settlement
 
 
-@contextmanager
-def _as_current(
-    task: Task[..., Any], hand: Hand, result: EchoTaskResult
-) -> Iterator[Callable[[], Any]]:
-    """Makes the job the current one, and answers its call."""
+def _call(plan: _Plan, hand: Hand, result: EchoTaskResult, loop: LoopThread) -> Any:
+    """Calls a task on this thread, as the current job."""
+    task = plan.task
     context = EchoTaskContext(task_result=result, hand=hand)
-    args = (context, *result.args) if task.takes_context else result.args
     current = _current.set(context)
     try:
-        if inspect.iscoroutinefunction(task.func):
-            yield partial(_with_database_hygiene, task.func, args, result.kwargs)
-        else:
-            yield partial(task.func, *args, **result.kwargs)
+        if plan.is_coroutine:
+            return loop.run(_coroutine(task, context), hand.token)
+        if task.takes_context:
+            return task.func(context, *result.args, **result.kwargs)
+        return task.func(*result.args, **result.kwargs)
     finally:
         _current.reset(current)
 
 
-def _call(task: Task[..., Any], hand: Hand, result: EchoTaskResult, loop: LoopThread) -> Any:
-    with _as_current(task, hand, result) as call:
-        value = call()
-        if inspect.iscoroutinefunction(task.func):
-            value = loop.run(value, hand.token)
-        return value
+async def _coroutine(task: Task[..., Any], context: EchoTaskContext) -> Any:
+    result = context.task_result
+    args = (context, *result.args) if task.takes_context else result.args
+    async with fresh_async_connections():
+        return await task.func(*args, **result.kwargs)
 
 
 _child_loop = LoopThread()
 
 
-@fresh_connections()
 def run_in_child(ask: _Ask, token: CancelToken) -> _Answer:
     """A call in a child process; see :mod:`django_echomq.tasks.isolated`."""
     task = lookup(ask.task)
     assert task is not None, "the worker looked it up"
-    hand = Hand(get_queue(ask.queue), ask.claim, token)
+    queue = get_queue(ask.queue)
+    plan = _Plan.of(task, queue, isolate=False)
+    hand = Hand(queue, ask.claim, token)
     result = fresh_result(
         task,
         ask.claim.job_id,
@@ -275,18 +293,22 @@ def run_in_child(ask: _Ask, token: CancelToken) -> _Answer:
         status=TaskResultStatus.RUNNING,
         worker_ids=[ask.worker],
     )
-    try:
-        return _Answer(dumps(to_json(_call(task, hand, result, _child_loop))))
-    except Retry as error:
-        return _Answer(verdict="retry", reason=str(error), delay=error.delay)
-    except Discard as error:
-        return _Answer(verdict="discard", reason=str(error))
-    except BaseException as error:
-        if _stopped(error, hand):
-            return _Answer(verdict="cancelled", reason=token.reason or str(error))
-        return _Answer(
-            verdict="failed", kind=_kind(error), reason=_reason(error), traceback=_traceback(error)
-        )
+    with fresh_connections():
+        try:
+            return _Answer(dumps(to_json(_call(plan, hand, result, _child_loop))))
+        except Retry as error:
+            return _Answer(verdict="retry", reason=str(error), delay=error.delay)
+        except Discard as error:
+            return _Answer(verdict="discard", reason=str(error))
+        except BaseException as error:
+            if _stopped(error, hand):
+                return _Answer(verdict="cancelled", reason=token.reason or str(error))
+            return _Answer(
+                verdict="failed",
+                kind=_kind(error),
+                reason=_reason(error),
+                traceback=_traceback(error),
+            )
 
 
 def _stopped(error: BaseException, hand: Hand) -> bool:
@@ -294,13 +316,6 @@ def _stopped(error: BaseException, hand: Hand) -> bool:
     if isinstance(error, Cancelled):
         return True
     return isinstance(error, asyncio.CancelledError) and hand.token.cancelled
-
-
-async def _with_database_hygiene(
-    func: Callable[..., Any], args: Any, kwargs: dict[str, Any]
-) -> Any:
-    async with fresh_async_connections():
-        return await func(*args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,9 +327,13 @@ class _Policy:
     timeout: float | None
 
     @classmethod
-    def of(cls, task: Task[..., Any], envelope: Envelope, queue: Queue) -> _Policy:
+    def of(cls, task: Task[..., Any], call: Mapping[str, Any], queue: Queue) -> _Policy:
+        """
+        Raises:
+            TypeError, ValueError: the call's options are not sound.
+        """
         options = queue.options
-        said = dict(envelope.options)
+        said = dict(call)
         if isinstance(task, EchoTask):
             for name in ("max_attempts", "backoff", "timeout"):
                 if said.get(name) is None:
@@ -330,6 +349,36 @@ class _Policy:
             budget,
             options.backoff if curve is None else backoff_from(curve),
             None if timeout_ms is None else timeout_ms / 1000,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How calls of a task on a queue are made, as far as it does not change from job to job.
+
+    Attributes:
+        policy: of a call without options of its own; ``None`` where it is not sound.
+    """
+
+    task: Task[..., Any]
+    is_coroutine: bool
+    isolate: bool
+    manual_lease: bool
+    policy: _Policy | None
+
+    @classmethod
+    def of(cls, task: Task[..., Any], queue: Queue, isolate: bool) -> _Plan:
+        ours = task if isinstance(task, EchoTask) else None
+        try:
+            policy = _Policy.of(task, {}, queue)
+        except (TypeError, ValueError):
+            policy = None
+        return cls(
+            task,
+            inspect.iscoroutinefunction(task.func),
+            isolate or (ours is not None and ours.isolate),
+            ours is not None and ours.manual_lease,
+            policy,
         )
 
 

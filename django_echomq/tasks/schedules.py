@@ -26,21 +26,21 @@ def definition_of(schedule: ScheduleSettings) -> tuple[str, Definition] | None:
     return schedule.queue or task.queue_name, schedule.definition(payload, SOURCE)
 
 
-@fresh_connections()
 def reconcile_schedules(queues: Sequence[Queue]) -> None:
     """Makes the schedules that came from settings what the settings say now, on these queues.
 
     Raises:
         ServerUnavailable: some may be reconciled and some not; calling again finishes the work.
     """
-    by_queue: dict[str, list[Definition]] = {}
-    for schedule in read_settings().schedules.values():
-        found = definition_of(schedule)
-        if found is None:
-            logger.error("Schedule %s: no task named %s", schedule.name, schedule.task)
-        else:
-            by_queue.setdefault(found[0], []).append(found[1])
-    for queue in queues:
-        done = queue.repeat.reconcile(by_queue.get(queue.name, []), SOURCE)
-        for name, what in done.items():
-            logger.info("Schedule %s of queue %s: %s", name, queue.name, what)
+    with fresh_connections():
+        by_queue: dict[str, list[Definition]] = {}
+        for schedule in read_settings().schedules.values():
+            found = definition_of(schedule)
+            if found is None:
+                logger.error("Schedule %s: no task named %s", schedule.name, schedule.task)
+            else:
+                by_queue.setdefault(found[0], []).append(found[1])
+        for queue in queues:
+            done = queue.repeat.reconcile(by_queue.get(queue.name, []), SOURCE)
+            for name, what in done.items():
+                logger.info("Schedule %s of queue %s: %s", name, queue.name, what)
