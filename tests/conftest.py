@@ -98,7 +98,7 @@ def site(endpoint: Endpoint, raw: redis.Redis) -> Iterator[Callable[[str], Queue
 
 
 def wait_until(
-    condition: Callable[[], Any], what: str = "it", seconds: float = 30.0, step: float = 0.01
+    condition: Callable[[], Any], what: str = "it", seconds: float = 60.0, step: float = 0.01
 ) -> Any:
     """Polls a condition with a bound; answers its value."""
     deadline = time.monotonic() + seconds
@@ -144,7 +144,7 @@ class Command:
     def output(self) -> str:
         return self.log.read_text(errors="replace")
 
-    def until(self, text: str, seconds: float = 30.0) -> None:
+    def until(self, text: str, seconds: float = 60.0) -> None:
         """Waits for the text in the output."""
         wait_until(lambda: text in self.output() or self.process.poll() is not None, text, seconds)
         assert text in self.output(), self.output()
@@ -152,7 +152,7 @@ class Command:
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def wait(self, seconds: float = 30.0) -> int:
+    def wait(self, seconds: float = 60.0) -> int:
         return self.process.wait(seconds)
 
     def close(self) -> None:

@@ -191,8 +191,8 @@ RUNS = [0, 1, 2, 3, 7, 8, 9, 50, 63, 64, 65, 1_000, 1_023, 1_024, 60_000, DAY, 8
 def test_a_time_is_counted_in_its_bucket(queue: Queue, raw: redis.Redis, ms: int) -> None:
     queue.jobs.enqueue(b"x")
     (claim,) = queue.jobs.claim()
-    started(queue, raw, claim, ms)
     before = server_ms(raw)
+    started(queue, raw, claim, ms)
     queue.jobs.complete(claim)
     late = server_ms(raw) - before + 1
     run = queue.metrics.latency().run

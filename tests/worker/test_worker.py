@@ -199,7 +199,7 @@ def test_another_wire_version_ends_the_worker(endpoint: Endpoint, raw: redis.Red
 def test_settling_is_never_told_as_a_lost_lease(
     make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    queue = make_queue(lease_ms=150)
+    queue = make_queue(lease_ms=600)
 
     def works(hand: Hand) -> Settlement:
         end = time.perf_counter() + 0.005
