@@ -34,6 +34,7 @@ from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import autoreload
 
+from ...logs import spare_unseen
 from ...queue import Queue
 from ...tasks.registry import autodiscover, registered
 from ...tasks.runner import Runner
@@ -228,6 +229,8 @@ class Command(BaseCommand):
         line: Supervised | None,
     ) -> None:
         autodiscover()
+        if self._typed:
+            spare_unseen("django.tasks")
 
         def prepare() -> None:
             try:
