@@ -7,8 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,12 @@ import redis
 from django.conf import settings
 
 from django_echomq.queue import Queue, QueueOptions
+from django_echomq.queue.jobs import Settlement
 from django_echomq.queues import forget_queues, get_queue
 from django_echomq.wire.client import Client
 from django_echomq.wire.embedded import embedded
 from django_echomq.wire.endpoint import Endpoint
+from django_echomq.worker import Hand, Stopped, Worker
 
 ROOT = Path(__file__).resolve().parents[1]
 _names = itertools.count()
@@ -176,3 +180,20 @@ def command(endpoint: Endpoint, tmp_path: Path) -> Iterator[Callable[..., Comman
     yield start
     for each in started:
         each.close()
+
+
+def complete(hand: Hand) -> Settlement:
+    return hand.queue.jobs.completion(hand.claim, hand.claim.payload)
+
+
+@contextmanager
+def running(worker: Worker) -> Iterator[list[Stopped]]:
+    ends: list[Stopped] = []
+    thread = threading.Thread(target=lambda: ends.append(worker.run()))
+    thread.start()
+    try:
+        yield ends
+    finally:
+        worker.stop()
+        thread.join(30)
+        assert not thread.is_alive()

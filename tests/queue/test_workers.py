@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 import redis
@@ -15,26 +14,9 @@ from django_echomq.queue.jobs import Settlement
 from django_echomq.wire import __version__
 from django_echomq.wire.errors import InvalidName
 from django_echomq.worker import Hand, Stopped, Worker
-from tests.conftest import wait_until
+from tests.conftest import complete, running, wait_until
 
 MakeQueue = Callable[..., Queue]
-
-
-def complete(hand: Hand) -> Settlement:
-    return hand.queue.jobs.completion(hand.claim)
-
-
-@contextmanager
-def running(worker: Worker) -> Iterator[list[Stopped]]:
-    ends: list[Stopped] = []
-    thread = threading.Thread(target=lambda: ends.append(worker.run()))
-    thread.start()
-    try:
-        yield ends
-    finally:
-        worker.stop()
-        thread.join(30)
-        assert not thread.is_alive()
 
 
 def test_a_worker_is_on_the_lists_of_its_queues_while_it_runs(make_queue: MakeQueue) -> None:

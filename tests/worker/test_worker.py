@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 import redis
@@ -17,26 +16,9 @@ from django_echomq.wire.client import Client
 from django_echomq.wire.endpoint import Endpoint
 from django_echomq.wire.errors import VersionFence
 from django_echomq.worker import Hand, Stopped, Worker
-from tests.conftest import wait_until
+from tests.conftest import complete, running, wait_until
 
 MakeQueue = Callable[..., Queue]
-
-
-def complete(hand: Hand) -> Settlement:
-    return hand.queue.jobs.completion(hand.claim, hand.claim.payload)
-
-
-@contextmanager
-def running(worker: Worker) -> Iterator[list[Stopped]]:
-    ends: list[Stopped] = []
-    thread = threading.Thread(target=lambda: ends.append(worker.run()))
-    thread.start()
-    try:
-        yield ends
-    finally:
-        worker.stop()
-        thread.join(30)
-        assert not thread.is_alive()
 
 
 def test_burst_works_off_all_queues_and_ends(make_queue: MakeQueue) -> None:
