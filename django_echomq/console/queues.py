@@ -250,6 +250,13 @@ def _perform(request: HttpRequest, verb: Verb, names: Sequence[str]) -> HttpResp
         row.queue.name: sum(row.overview.counts[s] for s in verb.meant) if row.overview else 0
         for row in rows
     }
+    if verb.asks:
+        for row in rows:
+            if row.overview is None:
+                raise ValueError(
+                    _("Queue %(name)s cannot be read; nothing was changed. %(error)s")
+                    % {"name": row.queue.name, "error": row.error}
+                )
     if verb.asks and request.POST.get("confirmed") != "yes":
         return page(
             request,
