@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, default=500)
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT))
-    with tempfile.TemporaryDirectory(prefix="echomq-") as name:
+    with tempfile.TemporaryDirectory(prefix="echomq-", ignore_cleanup_errors=True) as name:
         os.environ["ECHOMQ_TEST_DB"] = f"{name}/db.sqlite3"
         os.environ["ECHOMQ_TEST_VALKEY"] = f"{name}/valkey"
         os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"

@@ -51,6 +51,16 @@ def _switch(act: Callable[[Queue], object]) -> Callable[[Queue, Progress], None]
     return run
 
 
+def _promote_due(queue: Queue) -> int:
+    moved = 0
+    while moved < 1_000:
+        step = queue.jobs.promote()
+        moved += step
+        if not step:
+            break
+    return moved
+
+
 VERBS = {
     verb.word: verb
     for verb in (
@@ -60,7 +70,7 @@ VERBS = {
             "promote_due",
             gettext_lazy("Promote what is due"),
             OPERATE,
-            lambda q, progress: q.jobs.promote(1_000),
+            lambda q, progress: _promote_due(q),
         ),
         Verb(
             "promote_all",

@@ -16,8 +16,8 @@ from ..tasks.envelope import task_name
 from ..wire.keys import check_lane
 
 #: Jobs that one page looks through at most for those that match.
-LOOK = 5_000
-STEP = 500
+LOOK = 1_000
+STEP = 250
 _TEXT = 200  # characters to search for
 STATES = ("pending", "active", "scheduled", "dead", "completed")
 _AGES = {"5m": 300, "1h": 3_600, "1d": 86_400, "7d": 604_800}

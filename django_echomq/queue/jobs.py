@@ -38,7 +38,7 @@ MIN_PRIORITY, MAX_PRIORITY = -100, 100
 #: Most jobs that one script call admits or claims, so that none holds the server for long.
 BATCH = 500
 _BATCH_BYTES = 1_048_576
-_VERDICTS = 100  # jobs that one call removes, reprocesses or cancels
+_VERDICTS = 50  # jobs that one call removes, reprocesses or cancels
 _REASON_MAX = 4_096
 _LISTED_MAX = 4_096
 _SETS = {

@@ -313,7 +313,7 @@ def _instant(value: bytes | None) -> datetime | None:
 def history_entries(value: bytes) -> list[dict[str, Any]]:
     """The attempts that a row's history tells of, oldest first; unreadable lines are left out."""
     entries = []
-    for line in value.split(b"\n"):
+    for line in value.split(b"\n") if value else ():
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
