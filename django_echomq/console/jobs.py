@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.dateparse import parse_datetime
 from django.utils.timezone import get_current_timezone, is_naive
 from django.utils.translation import gettext as _
@@ -17,17 +17,18 @@ from django.utils.translation import gettext_lazy, ngettext
 from ..conf import read_settings
 from ..queue import Queue
 from ..queue.values import Verdict
-from ..tasks.envelope import Envelope, to_json
-from ..tasks.shown import shown_call, unmasked
+from ..tasks.envelope import Envelope, dumps, to_json
+from ..tasks.shown import editable, laid_out, shown_bytes, shown_call, unmasked
 from ..tasks.verdicts import BadPayload
 from ..wire.errors import InvalidId, JobGone
-from ..wire.ids import check
+from ..wire.ids import check, is_id
 from . import activity, operations, search
 from .rights import DESTROY, EDIT, OPERATE, VIEW, demand
 from .servers import queue_named
 from .site import acts, back, looks, page, url
 
 _LOG_LINES = 500
+_ATTEMPTS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +91,13 @@ VERBS = {
 def index(request: HttpRequest, name: str) -> HttpResponse:
     """Jobs of one state, a page at a time."""
     queue = queue_named(name)
-    meant = search.Filter.read(request.GET)
     try:
+        meant = search.Filter.read(request.GET)
+    except ValueError as error:
+        raise Http404(str(error)) from error
+    if is_id(meant.text):
         # An id is looked up, wherever the job stands.
-        return HttpResponseRedirect(url("job", name, check(meant.text)))
-    except InvalidId:
-        pass
+        return HttpResponseRedirect(url("job", name, meant.text))
     offset = _number(request.GET.get("from"))
     size = read_settings().console.page_size
     found = search.look(queue, meant, offset, size)
@@ -164,9 +166,10 @@ def act_on_many(request: HttpRequest, name: str) -> HttpResponse | None:
     if across:
 
         def run(queue: Queue, ids: list[str]) -> int:
-            return sum(verdict is Verdict.DONE for verdict in verb.run(queue, ids))
+            return _done(verb.run(queue, ids))
 
-        what = f"{verb.word} all: {meant.query()}"
+        many = queue.jobs.size(meant.state, meant.lane)
+        what = f"{verb.word} of {many} jobs all that match: {meant.query()}"
         operation = operations.start(
             name,
             f"{verb.label}: {meant.query()}",
@@ -175,8 +178,7 @@ def act_on_many(request: HttpRequest, name: str) -> HttpResponse | None:
         )
         activity.note(request, name, what, verb.permission_for_all == DESTROY)
         return HttpResponseRedirect(url("operation", name, operation.id))
-    verdicts = verb.run(queue, ids)
-    done = sum(verdict in (Verdict.DONE, Verdict.ASKED) for verdict in verdicts)
+    done = _done(verb.run(queue, ids))
     activity.note(request, name, f"{verb.word}: {done} jobs: {' '.join(ids[:20])}")
     if done:
         messages.success(
@@ -195,6 +197,10 @@ def act_on_many(request: HttpRequest, name: str) -> HttpResponse | None:
             % {"n": len(ids) - done},
         )
     return None
+
+
+def _done(verdicts: list[Verdict]) -> int:
+    return sum(verdict in (Verdict.DONE, Verdict.ASKED) for verdict in verdicts)
 
 
 @looks
@@ -218,26 +224,27 @@ def one(request: HttpRequest, name: str, job_id: str) -> HttpResponse:
             request, "gone", _("No such job"), status=404, queue=queue, error=str(error), tab=""
         )
     try:
-        logs = queue.jobs.logs(job_id)
+        logs, lines = queue.jobs.tail(job_id, _LOG_LINES)
     except JobGone:
-        logs = []
+        logs, lines = [], 0
     call = shown_call(job)
-    editable = job.state in ("pending", "scheduled", "dead") and not call.problem
+    args, kwargs = editable(call.args), editable(call.kwargs)
+    changeable = job.state in ("pending", "scheduled", "dead") and not call.problem
     return page(
         request,
         "job",
         job_id,
         queue=queue,
-        job=job,
+        job=replace(job, history=job.history[-_ATTEMPTS:]),
         call=call,
-        pretty=json.dumps(call.as_json(), indent=2, ensure_ascii=False),
-        raw=job.payload[:4_096].decode("utf-8", "backslashreplace") if call.problem else "",
-        result=None if job.result is None else _bounded(job.result),
-        logs=logs[-_LOG_LINES:],
-        logs_left_out=max(0, len(logs) - _LOG_LINES),
-        args=json.dumps(call.args, indent=2, ensure_ascii=False),
-        kwargs=json.dumps(call.kwargs, indent=2, ensure_ascii=False),
-        editable=editable,
+        pretty=laid_out(call.as_json()),
+        raw=shown_bytes(job.payload) if call.problem else "",
+        result=None if job.result is None else shown_bytes(job.result),
+        logs=logs,
+        logs_left_out=max(0, lines - len(logs)),
+        args=args,
+        kwargs=kwargs,
+        editable=changeable and args is not None and kwargs is not None,
         tab="",
         can={
             "retry": job.state in ("dead", "cancelled"),
@@ -248,11 +255,6 @@ def one(request: HttpRequest, name: str, job_id: str) -> HttpResponse:
             "remove": job.state != "active",
         },
     )
-
-
-def _bounded(value: bytes) -> str:
-    text = value[:16_384].decode("utf-8", "backslashreplace")
-    return text if len(value) <= 16_384 else text + " …"
 
 
 @acts(VIEW)
@@ -315,12 +317,13 @@ def edit(request: HttpRequest, name: str, job_id: str) -> HttpResponse | None:
         raise ValueError(_("This is not JSON: %(error)s") % {"error": error}) from error
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         raise ValueError(_("The positional arguments are a list, the others an object."))
-    changed = replace(
-        call,
-        args=to_json(unmasked(args, call.args)),
-        kwargs=to_json(unmasked(kwargs, call.kwargs)),
-    )
-    queue.jobs.update_data(job_id, changed.encode())
+    # Whatever else the payload says stays as it is.
+    changed = {
+        **json.loads(job.payload),
+        "args": to_json(unmasked(args, call.args)),
+        "kwargs": to_json(unmasked(kwargs, call.kwargs)),
+    }
+    queue.jobs.update_data(job_id, dumps(changed))
     activity.note(request, name, f"edit {job_id}")
     messages.success(request, _("The arguments were changed; the next attempt gets them."))
     return HttpResponseRedirect(url("job", name, job_id))

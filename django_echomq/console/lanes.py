@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
 from ..queue import Queue
@@ -12,7 +12,7 @@ from .rights import DESTROY, OPERATE, VIEW, demand
 from .servers import queue_named
 from .site import acts, back, looks, page, url
 
-_SHOWN = 1_000
+_SHOWN = 100
 
 
 @looks
@@ -67,7 +67,7 @@ def act(request: HttpRequest, name: str) -> HttpResponse | None:
 
         operation = operations.start(name, f"drain lane {lane}", request.user.get_username(), run)
         activity.note(request, name, f"drain lane {lane}: {depth} jobs", True)
-        return HttpResponse(status=302, headers={"Location": url("operation", name, operation.id)})
+        return HttpResponseRedirect(url("operation", name, operation.id))
     else:
         raise ValueError(_("Choose an action."))
     number = request.POST.get("number", "").strip()

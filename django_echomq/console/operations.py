@@ -22,6 +22,7 @@ logger = logging.getLogger("django_echomq.console")
 
 _KEEP_MS = 3_600_000
 _TOLD_EVERY = 0.5  # seconds
+_TEXT = 500  # characters
 _SILENT = 15.0  # seconds after which an operation that says nothing is taken for dead
 
 #: Runs a verb on a queue, tells of (done, total) on the way, and answers how many jobs it met.
@@ -76,8 +77,16 @@ def find(queue: Queue, operation_id: str) -> Operation | None:
     if text is None:
         return None
     try:
-        operation = Operation(**json.loads(text))
-    except (TypeError, ValueError):
+        entry = json.loads(text)
+        operation = Operation(
+            **{name: str(entry[name])[:_TEXT] for name in ("id", "queue", "what", "user")},
+            done=int(entry["done"]),
+            total=int(entry["total"]),
+            state=str(entry["state"])[:_TEXT],
+            error=str(entry["error"])[:_TEXT],
+            beat=float(entry["beat"]),
+        )
+    except (TypeError, ValueError, KeyError, OverflowError, RecursionError):
         return None
     if operation.state == "running" and time.time() - operation.beat > _SILENT:
         operation.state = "interrupted"
@@ -95,11 +104,11 @@ def _work(queue: Queue, operation: Operation, run: Run) -> None:
             _tell(queue, operation)
 
     try:
-        operation.done = run(queue, progress) or operation.done
-        operation.total = max(operation.total, operation.done)
+        met = run(queue, progress)
+        operation.done = operation.total = operation.done if met is None else met
         operation.state = "done"
     except Exception as error:
-        operation.state, operation.error = "failed", f"{type(error).__name__}: {error}"[:500]
+        operation.state, operation.error = "failed", f"{type(error).__name__}: {error}"[:_TEXT]
         logger.warning("%s of queue %s failed", operation.what, operation.queue, exc_info=True)
     try:
         _tell(queue, operation)

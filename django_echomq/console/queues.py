@@ -51,6 +51,16 @@ def _switch(act: Callable[[Queue], object]) -> Callable[[Queue, Progress], None]
     return run
 
 
+def _promote_due(queue: Queue) -> int:
+    moved = 0
+    while moved < 1_000:
+        step = queue.jobs.promote()
+        moved += step
+        if not step:
+            break
+    return moved
+
+
 VERBS = {
     verb.word: verb
     for verb in (
@@ -60,7 +70,7 @@ VERBS = {
             "promote_due",
             gettext_lazy("Promote what is due"),
             OPERATE,
-            lambda q, progress: q.jobs.promote(1_000),
+            lambda q, progress: _promote_due(q),
         ),
         Verb(
             "promote_all",
@@ -250,6 +260,13 @@ def _perform(request: HttpRequest, verb: Verb, names: Sequence[str]) -> HttpResp
         row.queue.name: sum(row.overview.counts[s] for s in verb.meant) if row.overview else 0
         for row in rows
     }
+    if verb.asks:
+        for row in rows:
+            if row.overview is None:
+                raise ValueError(
+                    _("Queue %(name)s cannot be read; nothing was changed. %(error)s")
+                    % {"name": row.queue.name, "error": row.error}
+                )
     if verb.asks and request.POST.get("confirmed") != "yes":
         return page(
             request,

@@ -43,8 +43,11 @@ def _row(queue: Queue, schedule: Schedule) -> ScheduleRow:
     while at is not None and len(runs) < _NEXT:
         runs.append(at)
         ms = round(at.timestamp() * 1000)
-        following = definition.after(ms, ms)
-        at = None if following is None else datetime.fromtimestamp(following / 1000, UTC)
+        try:
+            following = definition.after(ms, ms)
+            at = None if following is None else datetime.fromtimestamp(following / 1000, UTC)
+        except (ValueError, OverflowError, OSError):  # the end of time
+            at = None
     return ScheduleRow(queue, schedule, task_name(definition.payload), in_words(schedule), runs)
 
 

@@ -8,14 +8,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.http import QueryDict
+from django.utils.translation import gettext as _
 
 from ..queue import Queue
 from ..queue.values import Listed
 from ..tasks.envelope import task_name
+from ..wire.keys import check_lane
 
 #: Jobs that one page looks through at most for those that match.
-LOOK = 5_000
-STEP = 500
+LOOK = 1_000
+STEP = 250
+_TEXT = 200  # characters to search for
 STATES = ("pending", "active", "scheduled", "dead", "completed")
 _AGES = {"5m": 300, "1h": 3_600, "1d": 86_400, "7d": 604_800}
 
@@ -39,15 +42,26 @@ class Filter:
 
     @classmethod
     def read(cls, query: QueryDict) -> Filter:
-        """Reads a query string or a form; what is no filter is left out."""
-        state = query.get("state", "")
-        lane = query.get("lane", "")[:128] or None
-        age = query.get("age", "")
+        """Reads a query string or a form.
+
+        Raises:
+            ValueError: for what is no filter. To leave it out would mean more jobs than were asked
+                for.
+        """
+        state, age = query.get("state") or "pending", query.get("age", "")
+        text = query.get("q", "").strip()
+        if state not in STATES:
+            raise ValueError(_("There is no state %(state)s.") % {"state": state[:50]})
+        if age and age not in _AGES:
+            raise ValueError(_("There is no age %(age)s.") % {"age": age[:50]})
+        if len(text) > _TEXT:
+            raise ValueError(_("Search for at most %(n)d characters.") % {"n": _TEXT})
+        lane = query.get("lane") if state == "pending" else None
         return cls(
-            state if state in STATES else "pending",
-            lane if state in ("", "pending") else None,
-            query.get("q", "").strip()[:200],
-            age if age in _AGES else "",
+            state,
+            check_lane(lane) if lane else None,
+            text,
+            age,
             query.get("order") != "oldest",
         )
 
@@ -121,29 +135,54 @@ def act_on_all(
     meant: Filter,
     act: Callable[[Queue, list[str]], int],
 ) -> Callable[[Queue, Callable[[int, int], object]], int]:
-    """A verb over all jobs that match, for :func:`operations.start`.
+    """A verb over all jobs that match and were there when it began, for
+    :func:`operations.start`.
+
+    The walk goes on behind the job that it saw last, so that jobs that come and go before it hide
+    none. Jobs that it has moved, and that come back, are not met again.
 
     Args:
-        act: does it to some; answers how many left the state.
+        act: does it to some; answers to how many.
     """
 
     def run(queue: Queue, progress: Callable[[int, int], object]) -> int:
-        # From the oldest on, as new ones arrive at the other end. What stays is passed over.
         total = queue.jobs.size(meant.state, meant.lane)
-        looked = stayed = done = 0
-        while looked < total:
-            page = queue.jobs.page(meant.state, stayed, STEP, False, meant.lane)
-            ids = [listed.job.id for listed in page.jobs if meant.matches(listed)]
-            moved = act(queue, ids) if ids else 0
-            done += moved
+        began, (fresh,) = _now(queue), queue.drive(queue.client.mint(1))
+        met: set[str] = set()
+        looked = done = 0
+        place: tuple[bytes, bytes] | None = None
+        while True:
+            page = queue.jobs.page(meant.state, 0, STEP, False, meant.lane, place)
+            ids = [
+                listed.job.id
+                for listed in page.jobs
+                if listed.job.id not in met
+                and not _newer(listed, began, fresh)
+                and meant.matches(listed)
+            ]
+            if meant.state == "active":
+                # Each beat of a worker moves its jobs on, before the walk once more.
+                met.update(ids)
+            done += act(queue, ids) if ids else 0
             looked += page.length
-            stayed += page.length - moved
-            progress(done, max(done, total if not meant.narrows else done))
+            progress(min(looked, total), total)
             if not page.full:
-                break
-        return done
+                return done
+            place = page.end
 
     return run
+
+
+def _now(queue: Queue) -> datetime:
+    seconds, microseconds = queue.drive(queue.client.command("TIME"))
+    return datetime.fromtimestamp(int(seconds) + int(microseconds) / 1_000_000, UTC)
+
+
+def _newer(listed: Listed, began: datetime, fresh: str) -> bool:
+    """Whether a job came, or came back, after a walk began."""
+    job = listed.job
+    latest = max(filter(None, (job.started_at, job.finished_at)), default=None)
+    return job.id[3:] > fresh[3:] or (latest is not None and latest > began)
 
 
 def failures(queue: Queue) -> tuple[list[tuple[str, str, int, Listed]], int, bool]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from django.http import Http404
 
@@ -18,7 +20,7 @@ _TIMEOUT = 1.0  # seconds for one answer
 _RETRY_FOR = 0.3  # seconds during which a lost connection is tried again
 
 _lock = threading.Lock()
-_impatient: dict[Client, Client] = {}
+_impatient: WeakKeyDictionary[Client, Client] = WeakKeyDictionary()
 
 
 def queues() -> list[Queue]:
@@ -46,16 +48,25 @@ def queue_named(name: str) -> Queue:
 
 
 def ask(calls: Sequence[tuple[Queue, Call]]) -> list[Any]:
-    """Asks in one round trip per server; errors are values in the answer."""
+    """Asks in one round trip per server, all at once; errors are values in the answer."""
     answers: list[Any] = [None] * len(calls)
     by_client: dict[Client, list[int]] = {}
     for n, (queue, _) in enumerate(calls):
         by_client.setdefault(queue.client, []).append(n)
-    for client, places in by_client.items():
+
+    def ask_one(client: Client) -> None:
+        places = by_client[client]
         try:
             replies = client.drive(client.run_many([calls[n][1] for n in places]))
         except Exception as error:
             replies = [error] * len(places)
         for n, reply in zip(places, replies, strict=True):
             answers[n] = reply
+
+    if len(by_client) == 1:
+        ask_one(*by_client)
+    elif by_client:
+        # So that servers that are away are waited for once, not one after the other.
+        with ThreadPoolExecutor(len(by_client)) as threads:
+            list(threads.map(ask_one, by_client))
     return answers

@@ -14,6 +14,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
+from redis.exceptions import RedisError
 
 from ..conf import read_settings
 from ..models import Queue
@@ -31,6 +32,7 @@ else:
 View = Callable[..., HttpResponse]
 Act = Callable[..., HttpResponse | None]
 TEMPLATES = "admin/django_echomq/queue"
+_MESSAGE = 500  # characters; it may repeat what was sent
 
 
 class QueueAdmin(_Base):
@@ -94,7 +96,10 @@ class QueueAdmin(_Base):
             try:
                 return view(request, *args, **kwargs)
             except (*LOST, ServerUnavailable, VersionFence) as error:
-                return _away(request, error)
+                return _away(request, _("The server does not answer."), error)
+            except RedisError as error:
+                # A key of another type under a name of the queue's, a full or a loading server.
+                return _away(request, _("The server refuses, or holds foreign keys."), error)
 
         return self.admin_site.admin_view(served)
 
@@ -121,7 +126,7 @@ def acts(permission: str) -> Callable[[Act], View]:
             except (ServerUnavailable, VersionFence):
                 raise
             except (EchoMQError, ValueError, LookupError) as error:
-                messages.error(request, str(error))
+                messages.error(request, str(error)[:_MESSAGE])
                 answer = None
             return answer or HttpResponseRedirect(back(request, kwargs.get("name")))
 
@@ -165,8 +170,9 @@ def page(
     )
 
 
-def _away(request: HttpRequest, error: Exception) -> HttpResponse:
+def _away(request: HttpRequest, what: str, error: Exception) -> HttpResponse:
+    said = str(error)[:_MESSAGE]
     if request.method == "POST":
-        messages.error(request, _("Not known to be done: %(error)s") % {"error": error})
+        messages.error(request, _("Not known to be done: %(error)s") % {"error": said})
         return HttpResponseRedirect(back(request))
-    return page(request, "away", _("The server is away"), status=503, error=str(error))
+    return page(request, "away", _("No answer from the server"), status=503, what=what, error=said)

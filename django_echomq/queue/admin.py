@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], object]
 
-_STEP = 100  # jobs that one call looks at: some milliseconds of the server's time
+_STEP = 50  # jobs that one call looks at: some milliseconds of the server's time
 _PLACES = 500  # sets that one call is told of
 _ENDED = {"dead": "dead", "completed": "outcomes", "cancelled": "outcomes"}
 _WAITING = ("pending", "scheduled")
@@ -197,7 +197,7 @@ class Admin:
 
         Args:
             force: take jobs in hand too; their workers' results are refused.
-            budget: at most so many jobs per step; it never takes more than 100.
+            budget: at most so many jobs per step; it never takes more than 50.
             progress: called with (removed, expected) after each step.
 
         Returns:

@@ -15,7 +15,7 @@ from ..wire.errors import (
     StaleToken,
     WrongState,
 )
-from ..wire.ids import check, check_job
+from ..wire.ids import check, check_job, is_id
 from ..wire.keys import check_lane
 from .clock import Duration, When, duration_ms, instant_ms
 from .values import (
@@ -38,7 +38,7 @@ MIN_PRIORITY, MAX_PRIORITY = -100, 100
 #: Most jobs that one script call admits or claims, so that none holds the server for long.
 BATCH = 500
 _BATCH_BYTES = 1_048_576
-_VERDICTS = 100  # jobs that one call removes, reprocesses or cancels
+_VERDICTS = 50  # jobs that one call removes, reprocesses or cancels
 _REASON_MAX = 4_096
 _LISTED_MAX = 4_096
 _SETS = {
@@ -693,7 +693,7 @@ class Jobs:
         """Reads the reply of ``jobs/get``."""
         if not flat:
             raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
-        return Job.from_row(job_id, state.decode(), flat)
+        return Job.from_row(job_id, state.decode("utf-8", "backslashreplace"), flat)
 
     def browse(
         self,
@@ -732,20 +732,36 @@ class Jobs:
         limit: int = 50,
         newest_first: bool = True,
         lane: str | None = None,
+        behind: tuple[bytes, bytes] | None = None,
     ) -> Page:
-        """As :meth:`browse`, without what is long: results, histories, payloads over 4 KiB."""
+        """As :meth:`browse`, without what is long: results, histories, payloads over 4 KiB; other
+        texts end there. Rows under a name that is no id, which no verb takes, are left out.
+
+        Args:
+            behind: the ranks count from behind this place, the ``end`` of another page; oldest
+                first only. Jobs that come and go before it move nothing.
+        """
+        if behind and newest_first:
+            raise ValueError("only pages of the oldest first begin behind a place")
         where = self._place(state, offset, limit, lane)
         order = "newest" if newest_first else "oldest"
-        flat = self._queue.run("jobs/list", where, offset, offset + limit - 1, order, _LISTED_MAX)
+        last = offset + limit - 1
+        score, member = behind or (b"", b"")
+        flat = self._queue.run("jobs/list", where, offset, last, order, _LISTED_MAX, score, member)
         listed = []
         for i in range(0, len(flat), 4):
-            job = Job.from_row(_id(flat[i]), state, flat[i + 3])
-            if state == "completed":
+            job_id = _id(flat[i])
+            if not flat[i + 3] or not is_id(job_id):
+                continue
+            job = Job.from_row(job_id, state, flat[i + 3])
+            if state == "completed" and "state" in job.fields:
                 # Records of cancelled jobs stand among them.
-                job = replace(job, state=job.fields.get("state", b"completed").decode())
-            score = float(flat[i + 1])
-            listed.append(Listed(job, int(flat[i + 2]), score if state == "scheduled" else None))
-        return Page([each for each in listed if each.job.fields], len(listed), len(listed) == limit)
+                job = replace(job, state=job.fields["state"].decode("utf-8", "backslashreplace"))
+            due = float(flat[i + 1]) if state == "scheduled" else None
+            listed.append(Listed(job, int(flat[i + 2]), due))
+        length = len(flat) // 4
+        end = (flat[-3], flat[-4]) if flat else behind
+        return Page(listed, length, length == limit, end)
 
     def size(self, state: str, lane: str | None = None) -> int:
         """How many jobs :meth:`page` would go through; of pending ones those in no lane."""
@@ -834,10 +850,22 @@ class Jobs:
         Raises:
             JobGone: there is no such job.
         """
-        lines = self._queue.run("jobs/logs", check(job_id))
-        if lines == 0:
+        return self._logs(job_id, 0, 0)[0]
+
+    def tail(self, job_id: str, lines: int) -> tuple[list[str], int]:
+        """The newest lines of a job's log, each cut after 4 KiB, and how many there are in all.
+
+        Raises:
+            JobGone: there is no such job.
+        """
+        return self._logs(job_id, lines, _LISTED_MAX)
+
+    def _logs(self, job_id: str, newest: int, longest: int) -> tuple[list[str], int]:
+        reply = self._queue.run("jobs/logs", check(job_id), newest, longest)
+        if reply == 0:
             raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
-        return [line.decode("utf-8", "backslashreplace") for line in lines]
+        count, lines = reply
+        return [line.decode("utf-8", "backslashreplace") for line in lines], int(count)
 
 
 def _refuse_lost(word: bytes, claim: Claim) -> None:

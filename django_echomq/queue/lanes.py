@@ -65,7 +65,7 @@ class Lanes:
     def all(self) -> list[Lane]:
         """Every lane that has jobs, jobs in hand or settings, by name; one step for the server."""
         flat = self._queue.run("lanes/all")
-        return [
+        lanes = [
             Lane(
                 flat[i].decode("utf-8", "backslashreplace"),
                 int(flat[i + 1]),
@@ -77,6 +77,7 @@ class Lanes:
             )
             for i in range(0, len(flat), 7)
         ]
+        return sorted(lanes, key=lambda lane: lane.name)
 
     def drain(self, lane: str, progress: Callable[[int, int], object] | None = None) -> int:
         """Removes the jobs that wait in a lane.

@@ -203,7 +203,8 @@ class Metrics:
         none waits.
 
         Looked up at the heads of the flat set and of each lane. Of jobs that came back to waiting,
-        20 per head are looked at, so one that waits behind more of them may be missed.
+        20 per head are looked at, fewer where there are more than 25 lanes; one that waits behind
+        more of them may be missed.
         """
         ms = int(self._queue.run("metrics/oldest"))
         return None if ms < 0 else ms / 1000

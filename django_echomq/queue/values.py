@@ -261,7 +261,10 @@ class Listed:
     @property
     def due_at(self) -> datetime | None:
         """When it is due."""
-        return None if self.due_ms is None else _instant(b"%d" % round(self.due_ms))
+        try:
+            return None if self.due_ms is None else _instant(b"%d" % round(self.due_ms))
+        except (ValueError, OverflowError):  # no number, or without end
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,11 +275,13 @@ class Page:
         jobs: those that have a row.
         length: how many ranks it covers.
         full: whether there may be more behind it.
+        end: where it ends, a score and a member.
     """
 
     jobs: list[Listed]
     length: int
     full: bool
+    end: tuple[bytes, bytes] | None = None
 
 
 def _minted_at(job_id: str) -> datetime | None:
@@ -292,9 +297,10 @@ def _text(value: bytes) -> str:
 
 def _number(value: bytes | None) -> int:
     try:
-        return int(value or 0)
+        number = int(value or 0)
     except ValueError:
         return 0
+    return number if abs(number) < 2**63 else 0
 
 
 def _instant(value: bytes | None) -> datetime | None:
@@ -307,7 +313,7 @@ def _instant(value: bytes | None) -> datetime | None:
 def history_entries(value: bytes) -> list[dict[str, Any]]:
     """The attempts that a row's history tells of, oldest first; unreadable lines are left out."""
     entries = []
-    for line in value.split(b"\n"):
+    for line in value.split(b"\n") if value else ():
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):

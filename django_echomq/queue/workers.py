@@ -95,5 +95,5 @@ def _info(name: bytes, info: bytes, beat: bytes, told: bytes) -> WorkerInfo | No
             told.decode(),
             str(fields["version"]),
         )
-    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+    except (KeyError, TypeError, ValueError, OverflowError, OSError, RecursionError):
         return None

@@ -71,11 +71,15 @@ def instant(value: datetime | None) -> str | SafeString:
     """A time, for the reader's zone; the exact instant shows on hover."""
     if value is None:
         return NONE
+    try:
+        shown = localtime(value)
+    except OverflowError:  # the ends of time have no other zones
+        shown = value
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
         value.astimezone(UTC).isoformat(timespec="milliseconds"),
         value.astimezone(UTC).isoformat(" ", timespec="milliseconds"),
-        date_format(localtime(value), "DATETIME_FORMAT"),
+        date_format(shown, "DATETIME_FORMAT"),
     )
 
 

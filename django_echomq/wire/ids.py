@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from .errors import InvalidId, WrongKind
 
@@ -76,19 +76,24 @@ def decode(branded: str) -> tuple[str, int]:
     return branded[:3], number
 
 
+def is_id(branded: object) -> TypeGuard[str]:
+    """Whether it is a branded id."""
+    return (
+        isinstance(branded, str)
+        and len(branded) == 14
+        and _UPPER.issuperset(branded[:3])
+        and all(digit in _VALUES for digit in branded[3:])
+        and branded[3:] <= _MAX_TEXT
+    )
+
+
 def check(branded: object) -> str:
     """The branded id, unchanged.
 
     Raises:
         InvalidId: if it is not one; nothing is ever repaired.
     """
-    if (
-        not isinstance(branded, str)
-        or len(branded) != 14
-        or not _UPPER.issuperset(branded[:3])
-        or any(digit not in _VALUES for digit in branded[3:])
-        or branded[3:] > _MAX_TEXT
-    ):
+    if not is_id(branded):
         raise InvalidId(
             f"{branded!r} is not a branded id: three capital letters and eleven base-62 digits"
         )

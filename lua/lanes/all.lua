@@ -27,13 +27,11 @@ for column, key in pairs({[3] = 'gactive', [4] = 'glimit', [5] = 'gweight'}) do
     lane(values[i])[column] = values[i + 1]
   end
 end
-table.sort(order)
-local answer = {}
+local answer, n = {}, 0
 for _, group in ipairs(order) do
   local row = lanes[group]
-  row[2] = lane_depth(group)
-  for i = 1, 7 do
-    answer[#answer + 1] = row[i]
-  end
+  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = group, lane_depth(group), row[3], row[4]
+  answer[n + 5], answer[n + 6], answer[n + 7] = row[5], row[6], row[7]
+  n = n + 7
 end
 return answer

@@ -4,10 +4,10 @@
 
 -- How many jobs are in each state, and how many ended: pending (every lane included), active,
 -- scheduled, dead, completed, failed.
-local function count_jobs(lanes)
+local function count_jobs(depths)
   local pending = call('ZCARD', base .. 'pending')
-  for _, group in ipairs(lanes) do
-    pending = pending + call('ZCARD', lane_key(group))
+  for _, depth in ipairs(depths) do
+    pending = pending + depth
   end
   return {
     pending, call('ZCARD', base .. 'active'), call('ZCARD', base .. 'schedule'), call('ZCARD', base .. 'dead'),
@@ -17,8 +17,8 @@ local function count_jobs(lanes)
 end
 
 -- Within one priority jobs stand in mint order, so the first tells, unless it was retried, recovered
--- or promoted late. So many are looked at then.
-local LOOK = 20
+-- or promoted late. So many are looked at then: fewer in each of many lanes, as all take one step.
+local LOOK, LOOK_IN_ALL = 20, 500
 
 local oldest
 
@@ -44,34 +44,36 @@ local function oldest_wait(lanes, now)
   for _, group in ipairs(lanes) do
     sets[#sets + 1] = lane_key(group)
   end
+  local most = math.max(1, math.min(LOOK, math.floor(LOOK_IN_ALL / #sets)))
   for _, set in ipairs(sets) do
-    local above = '-inf'
+    local members = call('ZRANGE', set, 0, most - 1, 'WITHSCORES')
     for _ = 1, 201 do -- as many as there are priorities
-      local members = call('ZRANGE', set, above, '+inf', 'BYSCORE', 'LIMIT', 0, LOOK, 'WITHSCORES')
       if #members == 0 then
         break
       end
       look(members)
-      if #members < 2 * LOOK and members[#members] == members[2] then
+      if #members < 2 * most and members[#members] == members[2] then
         break
       end
-      above = '(' .. members[2]
+      members = call('ZRANGE', set, '(' .. members[2], '+inf', 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')
     end
   end
   return oldest and math.max(0, now - oldest) or -1
 end
 
--- What happened to jobs in each of the last n minutes or hours, the running one included. Answers the
+local LETTERS = {'c', 'f', 'x', 'r', 'e'}
+
+-- What happened to jobs in each of the last `count` minutes or hours, the running one included. Answers the
 -- first one's start, and five numbers for each: completed, failed (dead), cancelled, retried, enqueued.
-local function throughput_of(unit, n, now)
+local function throughput_of(unit, count, now)
   local kind, step, per_key = 'm', MINUTE_MS, 60
   if unit == 'hour' then
     kind, step, per_key = 'h', HOUR_MS, 24
   end
   local last = math.floor(now / step)
-  local first = last - n + 1
+  local first = last - count + 1
 
-  local figures, read = {}, nil
+  local figures, n, read = {}, 0, nil
   for slot = first, last do
     local key, within = math.floor(slot / per_key), slot % per_key
     if not read or within == 0 then
@@ -81,8 +83,10 @@ local function throughput_of(unit, n, now)
         read[flat[i]] = flat[i + 1]
       end
     end
-    for _, letter in ipairs({'c', 'f', 'x', 'r', 'e'}) do
-      figures[#figures + 1] = whole(read[within .. letter]) or 0
+    for _, letter in ipairs(LETTERS) do
+      local value = read[within .. letter]
+      n = n + 1
+      figures[n] = value and whole(value) or 0
     end
   end
   return first * step, figures

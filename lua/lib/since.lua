@@ -10,7 +10,8 @@ local function minted_ms(id)
     return nil
   end
   local number = 0
-  for _, byte in ipairs({string.byte(id, 4, 11)}) do
+  for i = 4, 11 do
+    local byte = string.byte(id, i)
     number = number * 62 + byte - (byte >= 97 and 61 or byte >= 65 and 55 or 48)
   end
   return math.floor(number * (62 * 62 * 62 / 4194304)) + ID_EPOCH_MS

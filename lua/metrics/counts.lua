@@ -4,4 +4,5 @@
 -- Reply pending (every lane included), active, scheduled, dead, completed, failed
 -- @splice lib/figures
 
-return count_jobs(lanes_with_jobs())
+local _, depths = lanes_with_jobs()
+return count_jobs(depths)

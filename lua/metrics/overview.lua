@@ -9,11 +9,11 @@
 -- @splice lib/figures
 -- @splice lib/limits
 
-local now, lanes = server_ms(), lanes_with_jobs()
+local now, lanes, depths = server_ms(), lanes_with_jobs()
 local meta, limits = read_meta(), read_limits(now)
 local first, figures = throughput_of('minute', 60, now)
 return {
-  count_jobs(lanes), meta[1] and 1 or 0,
+  count_jobs(depths), meta[1] and 1 or 0,
   above_zero(meta[2]) or 0, limits.max or 0, limits.period or 0, limits.room <= 0 and 1 or 0,
   oldest_wait(lanes, now), call('ZCOUNT', base .. 'workers', now, '+inf'), call('ZCARD', base .. 'pending'),
   first, figures,

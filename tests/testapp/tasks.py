@@ -304,3 +304,8 @@ def leaves_a_transaction(how: str) -> None:
     if how == "broken":
         with contextlib.suppress(DatabaseError), connection.cursor() as cursor:
             cursor.execute("SELECT no_such_column")
+
+
+@task
+def signs_in(user: str, password: str) -> None:
+    """Has a secret among its positional arguments."""
