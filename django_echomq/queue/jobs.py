@@ -574,7 +574,7 @@ class Jobs:
         self._refuse_gone(job_id, verdict)
 
     def promote_many(self, job_ids: Iterable[str]) -> list[Verdict]:
-        """:meth:`promote_now` of many jobs, some hundreds per round trip.
+        """:meth:`promote_now` of many jobs, fifty per round trip.
 
         Returns:
             A verdict per id, in order: ``done``, ``gone``, or ``refused`` where
@@ -614,7 +614,7 @@ class Jobs:
         return Cancellation.ASKED if verdict is Verdict.ASKED else Cancellation.CANCELLED
 
     def cancel_many(self, job_ids: Iterable[str], reason: str = "cancelled") -> list[Verdict]:
-        """:meth:`cancel` of many jobs, some hundreds per round trip.
+        """:meth:`cancel` of many jobs, fifty per round trip.
 
         Returns:
             A verdict per id, in order: ``done``, ``asked``, ``gone``, or ``refused`` where
@@ -638,7 +638,7 @@ class Jobs:
         self._refuse_gone(job_id, verdict)
 
     def reprocess_many(self, job_ids: Iterable[str]) -> list[Verdict]:
-        """:meth:`reprocess` of many jobs, some hundreds per round trip.
+        """:meth:`reprocess` of many jobs, fifty per round trip.
 
         Returns:
             A verdict per id, in order: ``done``, ``gone``, or ``refused`` where :meth:`reprocess`
@@ -791,7 +791,7 @@ class Jobs:
         self._refuse_gone(job_id, verdict)
 
     def remove_many(self, job_ids: Iterable[str]) -> list[Verdict]:
-        """:meth:`remove` of many jobs, some hundreds per round trip.
+        """:meth:`remove` of many jobs, fifty per round trip.
 
         Returns:
             A verdict per id, in order: ``done``, ``gone``, or ``refused`` where a worker holds it.
