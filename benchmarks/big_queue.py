@@ -6,6 +6,7 @@ The rows are those that an enqueue and a burial leave behind.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -44,6 +45,12 @@ for i = 4, #ARGV do
     'worker', 'mail-1', 'history', KEYS[2])
 end
 """
+
+
+def cpu_ms(info: bytes) -> float:
+    """What the server's main thread has computed, from the reply to ``INFO cpu``."""
+    parts = re.findall(rb"used_cpu_(?:sys|user)_main_thread:([0-9.]+)", info)
+    return sum(map(float, parts)) * 1000
 
 
 @dataclass(frozen=True)

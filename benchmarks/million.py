@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from big_queue import Big, fill
+from big_queue import Big, cpu_ms, fill
 
 from django_echomq.queue import Queue, QueueOptions
 from django_echomq.wire.client import Client
@@ -37,11 +37,6 @@ INFO = json.dumps({"host": "h", "pid": 1}).encode()
 
 class Enough(Exception):
     """Ends a verb that would go on for the whole queue."""
-
-
-def _cpu_ms(info: bytes) -> float:
-    parts = re.findall(rb"used_cpu_(?:sys|user)_main_thread:([0-9.]+)", info)
-    return sum(map(float, parts)) * 1000
 
 
 class Meter:
@@ -63,7 +58,7 @@ class Meter:
         replies = self._plain([("CONFIG", "RESETSTAT"), *look, *commands, *look])
         (stats,) = self._plain([("INFO", "commandstats")])
         found = re.search(rb"cmdstat_evalsha:calls=\d+,usec=(\d+)", stats)
-        cpu = _cpu_ms(replies[-1]) - _cpu_ms(replies[1])
+        cpu = cpu_ms(replies[-1]) - cpu_ms(replies[1])
         self._took.append((int(found[1]) / 1000 if found else 0.0, cpu))
         return replies[2:-1]
 

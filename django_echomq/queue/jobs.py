@@ -575,7 +575,7 @@ class Jobs:
         self._refuse_gone(job_id, verdict)
 
     def promote_many(self, job_ids: Iterable[str]) -> list[Verdict]:
-        """:meth:`promote_now` of many jobs, some hundreds per round trip.
+        """:meth:`promote_now` of many jobs, fifty per round trip.
 
         Returns:
             A verdict per id, in order: ``done``, ``gone``, or ``refused`` where
@@ -615,7 +615,7 @@ class Jobs:
         return Cancellation.ASKED if verdict is Verdict.ASKED else Cancellation.CANCELLED
 
     def cancel_many(self, job_ids: Iterable[str], reason: str = "cancelled") -> list[Verdict]:
-        """:meth:`cancel` of many jobs, some hundreds per round trip.
+        """:meth:`cancel` of many jobs, fifty per round trip.
 
         Returns:
             A verdict per id, in order: ``done``, ``asked``, ``gone``, or ``refused`` where
@@ -639,7 +639,7 @@ class Jobs:
         self._refuse_gone(job_id, verdict)
 
     def reprocess_many(self, job_ids: Iterable[str]) -> list[Verdict]:
-        """:meth:`reprocess` of many jobs, some hundreds per round trip.
+        """:meth:`reprocess` of many jobs, fifty per round trip.
 
         Returns:
             A verdict per id, in order: ``done``, ``gone``, or ``refused`` where :meth:`reprocess`
@@ -792,7 +792,7 @@ class Jobs:
         self._refuse_gone(job_id, verdict)
 
     def remove_many(self, job_ids: Iterable[str]) -> list[Verdict]:
-        """:meth:`remove` of many jobs, some hundreds per round trip.
+        """:meth:`remove` of many jobs, fifty per round trip.
 
         Returns:
             A verdict per id, in order: ``done``, ``gone``, or ``refused`` where a worker holds it.

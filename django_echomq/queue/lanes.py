@@ -65,7 +65,7 @@ class Lanes:
     def all(self) -> list[Lane]:
         """Every lane that has jobs, jobs in hand or settings, by name; one step for the server."""
         flat = self._queue.run("lanes/all")
-        lanes = [
+        return [
             Lane(
                 flat[i].decode("utf-8", "backslashreplace"),
                 int(flat[i + 1]),
@@ -75,9 +75,8 @@ class Lanes:
                 bool(flat[i + 5]),
                 bool(flat[i + 6]),
             )
-            for i in range(0, len(flat), 7)
+            for i in sorted(range(0, len(flat), 7), key=flat.__getitem__)
         ]
-        return sorted(lanes, key=lambda lane: lane.name)
 
     def drain(self, lane: str, progress: Callable[[int, int], object] | None = None) -> int:
         """Removes the jobs that wait in a lane.

@@ -341,7 +341,9 @@ def test_an_obliterate_that_is_interrupted_leaves_the_queue_paused(
         queue.admin.obliterate(progress=interrupt)
     assert queue.admin.is_paused()
     check_ring(queue, raw)
-    assert queue.admin.obliterate() == 150
+    left = queue.metrics.counts("pending")["pending"]
+    assert 0 < left < 250
+    assert queue.admin.obliterate() == left
     assert names(queue, raw) == set()
 
 
