@@ -36,7 +36,7 @@ import django
 import redis
 from peers import table
 from peers.catalogue import OURS, SYSTEMS, VARIANTS, Variant
-from peers.measure import MEASUREMENTS
+from peers.measure import MEASUREMENTS, MOST_RUNS
 from peers.processes import Bench, Failed
 
 _QUICK_SCALE = 0.03
@@ -50,13 +50,13 @@ def chosen(text: str, known: Sequence[str], what: str, parser: argparse.Argument
 
 
 def taking_part(bench: Bench, systems: set[str]) -> list[Variant]:
-    """The variants that can run here; says of the others why not."""
+    """The variants that can run here; notes of the others why not."""
     found: list[Variant] = []
     for variant in VARIANTS:
         if variant.system in systems:
             missing = bench.environment(variant).missing
             if missing:
-                print(f"left out: {variant.name} ({missing})")
+                bench.notes.append(f"{variant.name} is left out: {missing}")
             else:
                 found.append(variant)
     return found
@@ -111,10 +111,12 @@ def main() -> int:
     lines = table.lines(figures, versions)
     print("\n" + ", ".join(f"{key} {value}" for key, value in about.items()) + "\n")
     print(table.text(lines))
+    for note in bench.notes:
+        print(f"note: {note}")
     for failure in failures:
         print(f"FAILED: {failure}")
     if options.json:
-        whole = {"about": about, "table": lines, "failures": failures}
+        whole = {"about": about, "table": lines, "notes": bench.notes, "failures": failures}
         options.json.write_text(json.dumps(whole, indent=1) + "\n")
     return bool(failures)
 
@@ -125,7 +127,7 @@ def measure(
     """All measurements of one variant, once; answers what failed."""
     failures = []
     for name, function in MEASUREMENTS.items():
-        if name in only and name in variant.rows:
+        if name in only & variant.rows and run < MOST_RUNS.get(name, run + 1):
             started = time.monotonic()
             try:
                 for row, value in function(bench, variant):

@@ -16,8 +16,9 @@ class Promise(Enum):
 
 
 #: Measurements of a variant that stands for its system, and of one that shows another setting.
-ALL = frozenset(("enqueue", "bulk", "drain", "network", "latency", "coroutines"))
+STANDS = frozenset(("enqueue", "drain", "network", "latency"))
 DRAIN = frozenset(("drain",))
+BULK, COROUTINES = frozenset(("bulk",)), frozenset(("coroutines",))
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Variant:
     packages: tuple[str, ...]
     worker: tuple[str, ...]
     jobs: int
-    rows: frozenset[str] = ALL
+    rows: frozenset[str] = STANDS
     env: Mapping[str, str] = field(default_factory=dict)
     top_rate: float = 1000.0
     install: tuple[str, ...] = ()
@@ -88,7 +89,7 @@ VARIANTS = (
         ("django-echomq", "Django"),
         (*_ECHOMQ, "--coroutines", "{slots}"),
         30_000,
-        rows=ALL | {"growth", "resident"},
+        rows=STANDS | BULK | COROUTINES | {"growth", "resident"},
         env=_site("echomq"),
     ),
     Variant(
@@ -121,6 +122,7 @@ VARIANTS = (
         ("rq",),
         (*_RQ, "rq.SimpleWorker"),
         600,
+        rows=STANDS | BULK,
         top_rate=200.0,
     ),
     Variant(
@@ -200,6 +202,7 @@ VARIANTS = (
         ("saq",),
         ("{bin}/saq", "peers.saq.settings", "--quiet"),
         2_500,
+        rows=STANDS | COROUTINES,
         # Its Redis extra holds the client below the version that the others use; it imports
         # typing_extensions without asking for it.
         install=("saq[redis,hiredis]", "typing_extensions"),
@@ -212,6 +215,7 @@ VARIANTS = (
         ("arq",),
         ("{bin}/arq", "peers.arq.WorkerSettings"),
         1_500,
+        rows=STANDS | COROUTINES,
         # Holds the client below the version that django-echomq needs.
         install=("arq",),
     ),
@@ -223,6 +227,7 @@ VARIANTS = (
         ("taskiq", "taskiq-redis"),
         _TASKIQ_SLOTS,
         5_000,
+        rows=STANDS | COROUTINES,
     ),
     Variant(
         "taskiq",
@@ -243,7 +248,7 @@ VARIANTS = (
         ("django-tasks-db", "Django"),
         (*_DJANGO, "db_worker", "-v", "0", "--no-startup-delay"),
         900,
-        rows=ALL - {"network", "bulk", "coroutines"},
+        rows=STANDS - {"network"},
         env=_site("db"),
         top_rate=200.0,
         stored=False,
@@ -264,6 +269,5 @@ VARIANTS = (
 SYSTEMS = tuple(dict.fromkeys(variant.system for variant in VARIANTS))
 #: Ours, and the floor under it; the others are peers.
 OURS = frozenset(("bare", "echomq"))
-#: Systems whose client has a bulk call, and those whose workers run coroutines beside each other.
-BULK = frozenset(("echomq", "rq"))
-COROUTINES = frozenset(("echomq", "saq", "arq", "taskiq"))
+#: Systems whose client has a bulk call.
+HAVE_BULK = OURS | {"rq"}

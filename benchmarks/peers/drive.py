@@ -97,7 +97,9 @@ def _paced(
             for number, at in zip(leg, due, strict=True):
                 time.sleep(max(0.0, at - time.perf_counter()))
                 send(number, time.time_ns())
-        reached.append(count / (time.perf_counter() - started))
+        # The next one would be due now.
+        ended = max(time.perf_counter(), started + count / rate)
+        reached.append(count / (ended - started))
     return reached
 
 

@@ -172,6 +172,9 @@ class Bench:
     Args:
         folder: for the effects, the databases and the logs.
         scale: of the numbers of jobs and the times; 1 is the whole.
+
+    Attributes:
+        notes: why figures are missing.
     """
 
     def __init__(self, folder: Path, scale: float) -> None:
@@ -179,6 +182,7 @@ class Bench:
         self.scale = scale
         self.server = Server(folder)
         self.effects = Effects(folder / "effects")
+        self.notes: list[str] = []
         self._environments: dict[str, Environment] = {}
         self._empty_database = b""
 

@@ -173,7 +173,7 @@ def _judged(row: Row, variant: Variant, medians: Medians) -> list[dict[str, Any]
     return found
 
 
-_HEAD = ("", "guarantee", "version", "median", "min - max", "of best peer", "goals")
+_HEAD = ("", "guarantee", "version", "runs", "median", "min - max", "of best peer", "goals")
 
 
 def text(table: Sequence[dict[str, Any]]) -> str:
@@ -192,6 +192,7 @@ def text(table: Sequence[dict[str, Any]]) -> str:
                 f"  {line['system']}",
                 line["promise"],
                 line["version"],
+                str(line["runs"]),
                 _number(line["median"]),
                 f"{_number(line['min'])} - {_number(line['max'])}",
                 "" if ratio is None else f"{ratio:.2f}x",
@@ -201,7 +202,7 @@ def text(table: Sequence[dict[str, Any]]) -> str:
     widths = [
         max(len(row[column]) for row in cells if len(row) > 1) for column in range(len(_HEAD))
     ]
-    right = (3, 4, 5)
+    right = (3, 4, 5, 6)
     return "\n".join(
         row[0]
         if len(row) == 1
