@@ -28,6 +28,7 @@ from .servers import queue_named
 from .site import acts, back, looks, page, url
 
 _LOG_LINES = 500
+_LANES = 12  # that the list of the pending links to
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,8 @@ def index(request: HttpRequest, name: str) -> HttpResponse:
     offset = _number(request.GET.get("from"))
     size = read_settings().console.page_size
     found = search.look(queue, meant, offset, size)
+    lanes = queue.lanes.all() if meant.state == "pending" else []
+    lanes.sort(key=lambda lane: (-lane.depth, lane.name))
     return page(
         request,
         "jobs",
@@ -108,7 +111,9 @@ def index(request: HttpRequest, name: str) -> HttpResponse:
         meant=meant,
         found=found,
         rows=[(listed, shown_call(listed.job)) for listed in found.jobs],
-        counts=queue.metrics.counts(),
+        lanes=lanes[:_LANES],
+        lanes_left_out=max(0, len(lanes) - _LANES),
+        flat=queue.jobs.size("pending") if lanes else 0,
         offset=offset,
         newer=max(0, offset - size) if offset and not meant.narrows else None,
         verbs=[

@@ -1,0 +1,73 @@
+"""Every page in a real browser: it opens, keeps to the site's policy, fits its window and reads
+well, light and dark, wide and narrow. Leaves a picture of each in ``build/console``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.console.conftest import NARROW, PICTURES, WIDE, Scene
+
+PAGES = {
+    "queues": "",
+    "queues-of-a-state": "?state=paused",
+    "queue": "q/default/",
+    "queue-month": "q/default/?span=month",
+    "queue-paused": "q/mail/",
+    "jobs-pending": "q/default/jobs/?state=pending",
+    "jobs-of-a-lane": "q/default/jobs/?state=pending&lane=acme",
+    "jobs-active": "q/default/jobs/?state=active",
+    "jobs-scheduled": "q/default/jobs/?state=scheduled",
+    "jobs-dead": "q/default/jobs/?state=dead",
+    "jobs-ended": "q/default/jobs/?state=completed",
+    "jobs-none": "q/mail/jobs/?state=dead",
+    "failures": "q/default/failures/",
+    "job-pending": "q/default/job/{pending}/",
+    "job-active": "q/default/job/{active}/",
+    "job-scheduled": "q/default/job/{scheduled}/",
+    "job-dead": "q/default/job/{dead}/",
+    "job-completed": "q/default/job/{completed}/",
+    "job-gone": "q/default/job/JOB0NdsHxE7TMW/",
+    "lanes": "q/default/lanes/",
+    "schedules": "schedules/",
+    "workers": "workers/",
+    "activity": "activity/",
+}
+
+FINDINGS = """async () => {
+    const found = await axe.run(document, {resultTypes: ["violations"]});
+    return found.violations
+        .filter((v) => ["serious", "critical"].includes(v.impact))
+        .map((v) => `${v.id}: ${v.help}: ${v.nodes.map((n) => n.html).join(" | ")}`);
+}"""
+
+
+def findings(window: Any, axe: str) -> list[str]:
+    # Through the debugger, as the page's policy forbids it to load anything.
+    window.page.evaluate(axe)
+    return window.page.evaluate(FINDINGS)
+
+
+def overflow(window: Any) -> int:
+    return window.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page(window: Any, scene: Scene, axe: str, worker: Any, scheme: str) -> None:
+    """No complaint of the browser, no serious finding of axe-core, nothing beyond the edge."""
+    worker("fast")
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    wrong: dict[str, Any] = {}
+    for width, size in (("wide", WIDE), ("narrow", NARROW)):
+        view = window(color_scheme=scheme, viewport=size)
+        view.expected = "404"
+        for name, path in PAGES.items():
+            view.open(path.format(**vars(scene)))
+            view.page.screenshot(path=PICTURES / f"{name}-{width}-{scheme}.png", full_page=True)
+            if found := findings(view, axe):
+                wrong[f"{name} {width}"] = found
+            if (over := overflow(view)) > 0:
+                wrong[f"{name} {width} overflow"] = over
+    assert not wrong
