@@ -214,7 +214,7 @@ def complaints_of(queue: Queue, overview: Overview) -> list[Complaint]:
         found.append(Complaint(level, queue.name, link, text % numbers, since))
 
     numbers = {"n": number(waiting), "failed": number(overview.failed_last_hour)}
-    if waiting and not overview.workers:
+    if waiting and not overview.workers and not overview.paused:
         many = ngettext(
             "has no worker, and %(n)s job waits.", "has no worker, and %(n)s jobs wait.", waiting
         )

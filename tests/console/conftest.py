@@ -113,7 +113,10 @@ def window(
         made.page.on(
             "console",
             lambda message: (
-                made.problems.append(message.text) if message.type in ("error", "warning") else None
+                made.problems.append(message.text)
+                if message.type in ("error", "warning")
+                and not message.location["url"].endswith("/favicon.ico")
+                else None
             ),
         )
         made.page.on("pageerror", lambda error: made.problems.append(str(error)))

@@ -55,19 +55,22 @@ def overflow(window: Any) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page(window: Any, scene: Scene, axe: str, worker: Any, scheme: str) -> None:
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_every_page(
+    window: Any, scene: Scene, axe: str, worker: Any, scheme: str, size: dict[str, int]
+) -> None:
     """No complaint of the browser, no serious finding of axe-core, nothing beyond the edge."""
     worker("fast")
     PICTURES.mkdir(parents=True, exist_ok=True)
+    width = "wide" if size is WIDE else "narrow"
     wrong: dict[str, Any] = {}
-    for width, size in (("wide", WIDE), ("narrow", NARROW)):
-        view = window(color_scheme=scheme, viewport=size)
-        view.expected = "404"
-        for name, path in PAGES.items():
-            view.open(path.format(**vars(scene)))
-            view.page.screenshot(path=PICTURES / f"{name}-{width}-{scheme}.png", full_page=True)
-            if found := findings(view, axe):
-                wrong[f"{name} {width}"] = found
-            if (over := overflow(view)) > 0:
-                wrong[f"{name} {width} overflow"] = over
+    view = window(color_scheme=scheme, viewport=size)
+    view.expected = "404"  # of the job that is gone
+    for name, path in PAGES.items():
+        view.open(path.format(**vars(scene)))
+        view.page.screenshot(path=PICTURES / f"{name}-{width}-{scheme}.png", full_page=True)
+        if found := findings(view, axe):
+            wrong[name] = found
+        if (over := overflow(view)) > 0:
+            wrong[f"{name}: beyond the edge"] = over
     assert not wrong
