@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
@@ -226,6 +227,10 @@ def one(request: HttpRequest, name: str, job_id: str) -> HttpResponse:
         logs = queue.jobs.logs(job_id)
     except JobGone:
         logs = []
+    due = None
+    if job.state == "scheduled":
+        score = queue.drive(queue.client.command("ZSCORE", queue.keys.schedule, job_id))
+        due = None if score is None else datetime.fromtimestamp(float(score) / 1000, UTC)
     call = shown_call(job)
     editable = job.state in ("pending", "scheduled", "dead") and not call.problem
     return page(
@@ -234,6 +239,7 @@ def one(request: HttpRequest, name: str, job_id: str) -> HttpResponse:
         job_id,
         queue=queue,
         job=job,
+        due=due,
         call=call,
         pretty=json.dumps(call.as_json(), indent=2, ensure_ascii=False),
         raw=job.payload[:4_096].decode("utf-8", "backslashreplace") if call.problem else "",
