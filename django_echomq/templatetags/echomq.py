@@ -157,14 +157,14 @@ def meets(verb: Verb, counts: dict[str, int]) -> int:
 
 
 @register.simple_tag
-def percent(progress: str) -> float | None:
+def percent(progress: str) -> int | None:
     """What a job says of its progress as a part of 100, where it is a number, or ``done`` and
     ``of``; else ``None``."""
     try:
         value = json.loads(progress)
         if isinstance(value, dict):
             value = 100 * value["done"] / (value.get("of") or value["total"])
-        return min(100, max(0, round(value)))
+        return int(min(100, max(0, round(value))))
     except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError):
         return None
 

@@ -37,8 +37,10 @@ def main() -> None:
         os.environ.update(DJANGO_SETTINGS_MODULE="example.settings", EXAMPLE_DATA_DIR=folder)
         sys.path.insert(0, str(EXAMPLE))
         demo = subprocess.Popen(
-            [sys.executable, EXAMPLE / "manage.py", "demo"]
-            + ["--limit", str(FILES), "--port", str(port)],
+            [
+                *(sys.executable, EXAMPLE / "manage.py", "demo"),
+                *("--limit", str(FILES), "--port", str(port)),
+            ],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -115,8 +117,8 @@ def take(site: str, chromium: str, pages: dict[str, str]) -> None:
 
         def shoot(page: Any, name: str, address: str) -> None:
             page.goto(f"{site}{CONSOLE}{address}")
-            if page.locator("summary").count():
-                page.locator("summary").last.click()
+            if name == "schedules":
+                page.locator("summary").first.click()
             page.screenshot(path=HERE / f"{name}.png")
 
         page = visit(viewport={"width": 1100, "height": 720})
@@ -125,7 +127,9 @@ def take(site: str, chromium: str, pages: dict[str, str]) -> None:
             shoot(page, name, address)
         page.goto(f"{site}{CONSOLE}q/default/")
         page.click("#act-drain")
-        page.screenshot(path=HERE / "confirm.png", clip={"x": 0, "y": 0, "width": 1100, "height": 420})
+        page.screenshot(
+            path=HERE / "confirm.png", clip={"x": 0, "y": 0, "width": 1100, "height": 420}
+        )
         shoot(visit(viewport={"width": 390, "height": 720}, color_scheme="dark"), "phone", "")
         browser.close()
 

@@ -55,6 +55,35 @@ def ends(view: Window) -> None:
     wait_until(done, "the operation to end", step=0.1)
 
 
+# --- what is wrong ------------------------------------------------------------------------------
+
+
+def test_the_first_lines_say_what_is_wrong_where_and_since_when(
+    window: Open, site: Site, brisk: None
+) -> None:
+    default, mail, fast = site("default"), site("mail"), site("fast")
+    view = window()
+    view.open()
+    verdict = view.page.locator(".echomq-verdict")
+    assert verdict.inner_text() == "Nothing is wrong."
+    job_id = default.jobs.enqueue(payload(tasks.noop)).job_id
+    mail.jobs.enqueue(payload(tasks.noop))
+    mail.admin.pause()
+    fast.jobs.enqueue(payload(tasks.noop))
+    kill(fast)
+    verdict.locator("li", has_text="mail is paused, and 1 job waits.").wait_for()
+    lines = verdict.locator("li").all_inner_texts()
+    assert len(lines) == 3
+    assert lines[0].startswith("default has no worker, and 1 job waits. Since ")
+    assert lines[1].startswith("fast had 1 job fail for good in the last hour. Since ")
+    since = verdict.locator("time").first.get_attribute("datetime") or ""
+    enqueued = default.jobs.get(job_id).enqueued_at
+    assert enqueued is not None
+    assert abs((datetime.fromisoformat(since) - enqueued).total_seconds()) < 60
+    verdict.locator("a", has_text="fast").click()
+    view.page.wait_for_url("**/q/fast/failures/")
+
+
 # --- whole queues -------------------------------------------------------------------------------
 
 
@@ -79,6 +108,32 @@ def test_pause_and_resume_on_the_page_of_a_queue(view: Window, site: Site) -> No
     view.page.click("#act-resume")
     view.says("Resume")
     assert not site("default").admin.is_paused()
+
+
+def test_a_queue_is_paused_with_the_keyboard_alone(window: Open, site: Site) -> None:
+    view = window()
+    view.open()
+    press = view.page.keyboard.press
+    view.page.focus("#searchbar")
+
+    def tab_to(selector: str) -> None:
+        for _ in range(20):
+            press("Tab")
+            if view.page.evaluate("s => document.activeElement.matches(s)", selector):
+                outline = view.page.evaluate(
+                    "getComputedStyle(document.activeElement).outlineStyle"
+                )
+                assert outline != "none"
+                return
+        raise AssertionError(f"{selector} is not reached")
+
+    tab_to("select[name=action]")
+    press("ArrowDown")
+    tab_to(".action-select[value=mail]")
+    press("Space")
+    press("Enter")
+    view.says("Pause: 1 queue")
+    assert site("mail").admin.is_paused()
 
 
 def test_the_list_is_searched_and_filtered(view: Window, site: Site) -> None:

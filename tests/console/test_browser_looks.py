@@ -75,3 +75,17 @@ def test_every_page(
         if (over := overflow(view)) > 0:
             wrong[f"{name}: beyond the edge"] = over
     assert not wrong
+
+
+@pytest.mark.slow
+def test_right_to_left(window: Any, scene: Scene, axe: str, settings: Any) -> None:
+    settings.LANGUAGE_CODE = "ar"
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for width, size in (("wide", WIDE), ("narrow", NARROW)):
+        view = window(viewport=size, locale="ar")
+        for name in ("queues", "queue", "jobs-pending", "job-active", "lanes"):
+            view.open(PAGES[name].format(**vars(scene)))
+            assert view.page.get_attribute("html", "dir") == "rtl"
+            view.page.screenshot(path=PICTURES / f"{name}-{width}-rtl.png", full_page=True)
+            assert overflow(view) <= 0
+            assert findings(view, axe) == []
