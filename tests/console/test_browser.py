@@ -545,23 +545,27 @@ def test_a_refresh_keeps_open_what_was_opened_and_typed(
 def test_a_hidden_page_asks_nothing(window: Open, site: Site, brisk: None) -> None:
     view = window()
     asked: list[str] = []
+    view.page.clock.install()
     view.open()
     view.page.on("request", lambda request: asked.append(request.url))
-    wait = view.page.wait_for_timeout
-    wait_until(lambda: wait(20) or len(asked) >= 2, "the page to look again")
+    with view.page.expect_response("**/queue/") as answer:
+        view.page.clock.run_for(1_000)
+    answer.value.finished()
     view.page.evaluate(
         """() => {
-            Object.defineProperty(document, "hidden", {configurable: true, get: () => window.away});
-            window.away = true;
+            Object.defineProperty(document, "hidden", {configurable: true, get: () => window.gone});
+            window.gone = true;
             document.dispatchEvent(new Event("visibilitychange"));
         }"""
     )
-    view.page.wait_for_load_state("networkidle")
     before = len(asked)
-    wait(2_000)  # four rounds of a page that looks
+    view.page.clock.run_for(60_000)
     assert len(asked) == before
-    view.page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
-    wait_until(lambda: wait(20) or len(asked) > before, "the page to look again")
+    with view.page.expect_request("**/queue/"):
+        view.page.evaluate(
+            "window.gone = false; document.dispatchEvent(new Event('visibilitychange'))"
+        )
+    assert len(asked) == before + 1
 
 
 def test_times_are_the_reader_s_and_the_instant_is_on_hover(window: Open, site: Site) -> None:
