@@ -78,6 +78,47 @@ def test_every_page(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_acts_lead_to(window: Any, scene: Scene, axe: str, scheme: str) -> None:
+    """Confirmations, messages and the page of an operation, on a phone."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    view = window(color_scheme=scheme, viewport=NARROW)
+
+    def check(name: str) -> None:
+        view.page.locator("#content").wait_for()
+        view.page.screenshot(path=PICTURES / f"{name}-narrow-{scheme}.png", full_page=True)
+        assert findings(view, axe) == [], name
+        assert overflow(view) <= 0, name
+
+    view.open("q/default/")
+    view.page.click("#act-obliterate")
+    check("confirm-obliterate")
+    view.page.fill("#echomq-typed", "no")
+    view.page.click("text=Yes, I’m sure")
+    view.says("The name was not typed as it is.")
+    check("refusal")
+    view.open("q/default/jobs/?state=dead&q=echo")
+    view.page.select_option("select[name=action]", "remove")
+    view.page.check("[name=select_across]")
+    view.page.click("#echomq-actions button")
+    check("confirm-jobs")
+    view.page.click("text=Yes, I’m sure")
+    view.page.locator(".echomq-progress").wait_for()
+    check("operation")
+    view.open(f"q/default/job/{scene.pending}/")
+    view.page.click("#act-remove")
+    check("confirm-remove")
+    view.open("q/default/lanes/")
+    view.page.click("tr[data-key=acme] >> text=Drain")
+    check("confirm-lane")
+    view.open("schedules/")
+    view.page.click("tr[data-key='default/heartbeat'] >> button:has-text('End')")
+    check("confirm-schedule")
+    view.open("activity/")
+    check("activity-with-entries")
+
+
+@pytest.mark.slow
 def test_right_to_left(window: Any, scene: Scene, axe: str, settings: Any) -> None:
     settings.LANGUAGE_CODE = "ar"
     PICTURES.mkdir(parents=True, exist_ok=True)
