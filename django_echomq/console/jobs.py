@@ -154,6 +154,8 @@ def act_on_many(request: HttpRequest, name: str) -> HttpResponse | None:
         raise ValueError(_("Select at least one job."))
     asks = across or verb.word in ("remove", "cancel")
     if asks and request.POST.get("confirmed") != "yes":
+        narrowed = across and meant.narrows
+        matching = search.look(queue, meant, 0, search.LOOK) if narrowed else None
         return page(
             request,
             "confirm_jobs",
@@ -164,6 +166,8 @@ def act_on_many(request: HttpRequest, name: str) -> HttpResponse | None:
             ids=ids,
             across=across,
             many=queue.jobs.size(meant.state, meant.lane) if across else len(ids),
+            matching=matching and len(matching.jobs),
+            more=matching and matching.next_offset is not None,
             next=back(request, name),
             tab=meant.state,
         )

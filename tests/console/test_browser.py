@@ -240,7 +240,7 @@ def test_an_act_on_all_that_match(view: Window, site: Site) -> None:
     view.page.check("[name=select_across]")
     choose(view, "remove")
     said = view.page.inner_text("#content")
-    assert "out of 130" in said
+    assert "65 pending jobs that match, out of 130" in said
     assert "echo" in said
     confirm(view)
     ends(view)
