@@ -1,4 +1,10 @@
-"""A live site, an operator's browser, and queues with something of everything in them."""
+"""A live site, an operator's browser, and queues with something of everything in them.
+
+``ECHOMQ_TEST_BROWSER``
+    1: Chromium and axe-core must be there. Otherwise tests that need what is missing are skipped.
+``ECHOMQ_TEST_AXE``
+    Path of ``axe.min.js`` of the npm package axe-core, where it is not in ``build/axe-core``.
+"""
 
 from __future__ import annotations
 
