@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
@@ -29,6 +30,7 @@ from .site import acts, back, looks, page, url
 
 _LOG_LINES = 500
 _ATTEMPTS = 50
+_LANES = 12  # that the list of the pending links to
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,8 @@ def index(request: HttpRequest, name: str) -> HttpResponse:
     offset = _number(request.GET.get("from"))
     size = read_settings().console.page_size
     found = search.look(queue, meant, offset, size)
+    lanes = queue.lanes.all() if meant.state == "pending" else []
+    lanes.sort(key=lambda lane: (-lane.depth, lane.name))
     return page(
         request,
         "jobs",
@@ -110,7 +114,9 @@ def index(request: HttpRequest, name: str) -> HttpResponse:
         meant=meant,
         found=found,
         rows=[(listed, shown_call(listed.job)) for listed in found.jobs],
-        counts=queue.metrics.counts(),
+        lanes=lanes[:_LANES],
+        lanes_left_out=max(0, len(lanes) - _LANES),
+        flat=queue.jobs.size("pending") if lanes else 0,
         offset=offset,
         newer=max(0, offset - size) if offset and not meant.narrows else None,
         verbs=[
@@ -150,6 +156,8 @@ def act_on_many(request: HttpRequest, name: str) -> HttpResponse | None:
         raise ValueError(_("Select at least one job."))
     asks = across or verb.word in ("remove", "cancel")
     if asks and request.POST.get("confirmed") != "yes":
+        narrowed = across and meant.narrows
+        matching = search.look(queue, meant, 0, search.LOOK) if narrowed else None
         return page(
             request,
             "confirm_jobs",
@@ -160,6 +168,8 @@ def act_on_many(request: HttpRequest, name: str) -> HttpResponse | None:
             ids=ids,
             across=across,
             many=queue.jobs.size(meant.state, meant.lane) if across else len(ids),
+            matching=matching and len(matching.jobs),
+            more=matching and matching.next_offset is not None,
             next=back(request, name),
             tab=meant.state,
         )
@@ -227,6 +237,10 @@ def one(request: HttpRequest, name: str, job_id: str) -> HttpResponse:
         logs, lines = queue.jobs.tail(job_id, _LOG_LINES)
     except JobGone:
         logs, lines = [], 0
+    due = None
+    if job.state == "scheduled":
+        score = queue.drive(queue.client.command("ZSCORE", queue.keys.schedule, job_id))
+        due = None if score is None else datetime.fromtimestamp(float(score) / 1000, UTC)
     call = shown_call(job)
     args, kwargs = editable(call.args), editable(call.kwargs)
     changeable = job.state in ("pending", "scheduled", "dead") and not call.problem
@@ -236,6 +250,7 @@ def one(request: HttpRequest, name: str, job_id: str) -> HttpResponse:
         job_id,
         queue=queue,
         job=replace(job, history=job.history[-_ATTEMPTS:]),
+        due=due,
         call=call,
         pretty=laid_out(call.as_json()),
         raw=shown_bytes(job.payload) if call.problem else "",

@@ -230,12 +230,14 @@ def one(request: HttpRequest, name: str) -> HttpResponse:
     for answer in answers:
         if isinstance(answer, Exception):
             raise answer
+    overview = queue.metrics.read_overview(answers[0])
     return page(
         request,
         "one",
         name,
         queue=queue,
-        overview=queue.metrics.read_overview(answers[0]),
+        overview=overview,
+        counts=overview.counts,
         points=queue.metrics.read_throughput(answers[1], "minute" if span == "hour" else "hour"),
         latency=queue.metrics.read_latency(answers[2]),
         span=span,

@@ -155,6 +155,9 @@ def page(
 ) -> HttpResponse:
     """A page in the admin's look."""
     site = request.echomq_site  # type: ignore[attr-defined]
+    queue = context.get("queue")
+    if queue is not None and "counts" not in context:
+        context["counts"] = queue.metrics.counts()  # the tabs show them
     return TemplateResponse(
         request,
         f"{TEMPLATES}/{template}.html",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -13,9 +15,13 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
+from ..console.queues import QueueRow, Verb
 from ..console.search import Filter
-from ..queue.metrics import Throughput
+from ..console.site import url
+from ..queue import Queue
+from ..queue.metrics import Overview, Throughput
 from ..tasks.shown import ShownCall
 
 register = template.Library()
@@ -56,9 +62,10 @@ def span(seconds: float | None) -> str:
     if seconds is None:
         return NONE
     if seconds < 1:
-        return _("%(n)s ms") % {"n": number(round(seconds * 1000, 1 if seconds < 0.01 else 0))}
+        ms = seconds * 1000
+        return _("%(n)s ms") % {"n": number(round(ms, 1) if ms < 10 else round(ms))}
     if seconds < 120:
-        return _("%(n)s s") % {"n": number(round(seconds, 1 if seconds < 10 else 0))}
+        return _("%(n)s s") % {"n": number(round(seconds, 1) if seconds < 10 else round(seconds))}
     if seconds < 7_200:
         return _("%(n)s min") % {"n": number(round(seconds / 60))}
     if seconds < 172_800:
@@ -142,9 +149,96 @@ def state_word(state: str) -> str:
 
 
 @register.simple_tag
-def query(meant: Filter, offset: int = 0) -> str:
-    """The query string of a page of the same jobs."""
-    return meant.query(**({"from": offset} if offset else {}))
+def query(meant: Filter, offset: int = 0, **changes: Any) -> str:
+    """The query string of a page of the same jobs, or of those of another lane."""
+    return meant.query(**({"from": offset} if offset else {}), **changes)
+
+
+@register.filter
+def meets(verb: Verb, counts: dict[str, int]) -> int:
+    """How many jobs a verb will meet."""
+    return sum(counts[name] for name in verb.meant)
+
+
+@register.simple_tag
+def percent(progress: str) -> int | None:
+    """What a job says of its progress as a part of 100, where it is a number, or ``done`` and
+    ``of``; else ``None``."""
+    try:
+        value = json.loads(progress)
+        if isinstance(value, dict):
+            value = 100 * value["done"] / (value.get("of") or value["total"])
+        return int(min(100, max(0, round(value))))
+    except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What is wrong with a queue.
+
+    Attributes:
+        level: ``bad``, or ``warn`` for what somebody may have wanted.
+        since: since when, where that is known.
+    """
+
+    level: str
+    queue: str
+    url: str
+    text: str
+    since: datetime | None = None
+
+
+_LATE = 300  # seconds of waiting that somebody should know of
+
+
+@register.simple_tag
+def complaints(rows: Sequence[tuple[QueueRow, str]]) -> list[Complaint]:
+    """What is wrong with the queues of a list, the worst first."""
+    found = []
+    for row, _state in rows:
+        if row.overview is None:
+            link = url("queue", row.queue.name)
+            found.append(
+                Complaint("bad", row.queue.name, link, _("cannot be reached: its server is away."))
+            )
+        else:
+            found += complaints_of(row.queue, row.overview)
+    return sorted(found, key=lambda complaint: complaint.level)
+
+
+@register.simple_tag
+def complaints_of(queue: Queue, overview: Overview) -> list[Complaint]:
+    """What is wrong with a queue, the worst first."""
+    waiting, oldest = overview.counts["pending"], overview.oldest
+    since = None if oldest is None else datetime.now(UTC) - timedelta(seconds=oldest)
+    home, found = url("queue", queue.name), []
+
+    def add(level: str, link: str, text: str, since: datetime | None) -> None:
+        found.append(Complaint(level, queue.name, link, text % numbers, since))
+
+    numbers = {"n": number(waiting), "failed": number(overview.failed_last_hour)}
+    if waiting and not overview.workers and not overview.paused:
+        many = ngettext(
+            "has no worker, and %(n)s job waits.", "has no worker, and %(n)s jobs wait.", waiting
+        )
+        add("bad", home, many, since)
+    elif oldest is not None and oldest > _LATE and not overview.paused:
+        many = ngettext("is late: %(n)s job waits.", "is late: %(n)s jobs wait.", waiting)
+        add("bad", home, many, since)
+    if failures := [point.at for point in overview.throughput if point.failed]:
+        many = ngettext(
+            "had %(failed)s job fail for good in the last hour.",
+            "had %(failed)s jobs fail for good in the last hour.",
+            overview.failed_last_hour,
+        )
+        add("bad", url("failures", queue.name), many, failures[0])
+    if overview.paused:
+        many = ngettext(
+            "is paused, and %(n)s job waits.", "is paused, and %(n)s jobs wait.", waiting
+        )
+        add("warn", home, many if waiting else _("is paused."), since)
+    return found
 
 
 _WIDTH, _HEIGHT = 120, 24
@@ -183,21 +277,18 @@ def spark(points: Sequence[Throughput]) -> SafeString:
 @register.simple_tag
 def chart(points: Sequence[Throughput], unit: str) -> SafeString:
     """Bars of completed and failed jobs, with what each bar stands for on hover."""
-    width, height, top = 720, 160, 10
+    width, height = 720, 140
     most = max((p.completed + p.failed + p.cancelled for p in points), default=0)
-    scale = (height - top - 16) / max(1, most)
+    scale = (height - 1) / max(1, most)
     step = width / max(1, len(points))
     bars = []
     for n, point in enumerate(points):
-        at = localtime(point.at)
-        when = date_format(at, "TIME_FORMAT" if unit == "hour" else "SHORT_DATETIME_FORMAT")
-        label = _("%(when)s: %(done)s completed, %(failed)s failed, %(cancelled)s cancelled") % {
-            "when": when,
+        counts = _("%(done)s completed, %(failed)s failed, %(cancelled)s cancelled") % {
             "done": number(point.completed),
             "failed": number(point.failed),
             "cancelled": number(point.cancelled),
         }
-        base, rects = float(height - 16), []
+        base, rects = float(height), []
         for kind, count in (
             ("completed", point.completed),
             ("cancelled", point.cancelled),
@@ -211,37 +302,43 @@ def chart(points: Sequence[Throughput], unit: str) -> SafeString:
                 )
         bars.append(
             format_html(
-                '<g><title>{}</title><rect class="hit" x="{}" y="0" width="{}" height="{}"/>{}</g>',
-                label,
+                '<g data-at="{}" data-counts="{}"><title>{}: {}</title>'
+                '<rect class="hit" x="{}" y="0" width="{}" height="{}"/>{}</g>',
+                point.at.astimezone(UTC).isoformat(),
+                counts,
+                date_format(
+                    localtime(point.at),
+                    "TIME_FORMAT" if unit == "hour" else "SHORT_DATETIME_FORMAT",
+                ),
+                counts,
                 f"{n * step:.2f}",
                 f"{step:.2f}",
-                height - 16,
+                height,
                 format_html_join(
                     "", '<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>', rects
                 ),
             )
         )
-    first = date_format(localtime(points[0].at), "SHORT_DATETIME_FORMAT") if points else ""
+    completed, failed, cancelled = (
+        sum(getattr(point, kind) for point in points)
+        for kind in ("completed", "failed", "cancelled")
+    )
     return format_html(
-        '<svg class="echomq-chart" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">'
-        '<line x1="0" x2="{w}" y1="{b}" y2="{b}"/>{bars}'
-        '<text x="0" y="{h}">{first}</text><text x="{w}" y="{h}" text-anchor="end">{now}</text>'
-        '<text x="0" y="9">{most}</text></svg>'
+        '<p class="echomq-axis"><span>{most}</span></p>'
+        '<svg class="echomq-chart" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" '
+        'aria-label="{label}"><line x1="0" x2="{w}" y1="{h}" y2="{h}"/>{bars}</svg>'
+        '<p class="echomq-axis"><span>{first}</span><span>{now}</span></p>'
         '<p class="echomq-legend"><span class="completed">{c}</span> '
         '<span class="failed">{f}</span> <span class="cancelled">{x}</span></p>',
         w=width,
         h=height,
-        b=height - 16,
         label=_("%(done)s completed, %(failed)s failed")
-        % {
-            "done": number(sum(p.completed for p in points)),
-            "failed": number(sum(p.failed for p in points)),
-        },
+        % {"done": number(completed), "failed": number(failed)},
         bars=SafeString("".join(bars)),
-        first=first,
+        first=instant(points[0].at) if points else "",
         now=_("now"),
-        most=number(most),
-        c=_("completed: %(n)s") % {"n": number(sum(p.completed for p in points))},
-        f=_("failed: %(n)s") % {"n": number(sum(p.failed for p in points))},
-        x=_("cancelled: %(n)s") % {"n": number(sum(p.cancelled for p in points))},
+        most=_("at most %(n)s") % {"n": number(most)},
+        c=_("completed: %(n)s") % {"n": number(completed)},
+        f=_("failed: %(n)s") % {"n": number(failed)},
+        x=_("cancelled: %(n)s") % {"n": number(cancelled)},
     )

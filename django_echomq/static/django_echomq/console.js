@@ -1,22 +1,36 @@
-// Refreshes what is live on a console page, and helps with selections. Every page works without it.
+// Keeps a console page up to date, and helps with selections and editors. Every page works
+// without it.
 "use strict";
 {
     const live = document.getElementById("echomq-live");
-    const banner = document.getElementById("echomq-away");
+    const away = document.getElementById("echomq-away");
+    const language = document.documentElement.lang || undefined;
+    const clock = new Intl.DateTimeFormat(language, { timeStyle: "medium" });
+    const calendar = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" });
 
-    // Times in the reader's zone; the exact instant stays on hover.
+    // In the reader's zone: the time alone today, else with the date.
+    function told(iso) {
+        const at = new Date(iso);
+        if (Number.isNaN(at.getTime())) {
+            return null;
+        }
+        return (at.toDateString() === new Date().toDateString() ? clock : calendar).format(at);
+    }
+
     function localize(root) {
-        const format = new Intl.DateTimeFormat(document.documentElement.lang || undefined, {
-            dateStyle: "medium",
-            timeStyle: "medium",
-        });
         root.querySelectorAll("time[datetime]").forEach(function (el) {
-            const at = new Date(el.dateTime);
-            if (!Number.isNaN(at.getTime())) {
-                el.textContent = format.format(at);
-            }
+            el.textContent = told(el.dateTime) ?? el.textContent;
+        });
+        root.querySelectorAll("g[data-at] > title").forEach(function (el) {
+            const when = told(el.parentElement.dataset.at);
+            el.textContent = when ? `${when}: ${el.parentElement.dataset.counts}` : el.textContent;
+        });
+        root.querySelectorAll(".echomq-zone").forEach(function (el) {
+            el.textContent = Intl.DateTimeFormat().resolvedOptions().timeZone;
         });
     }
+
+    // --- selections ---------------------------------------------------------------------------
 
     function boxes() {
         return Array.from(document.querySelectorAll(".echomq-selection .action-select"));
@@ -29,10 +43,14 @@
         const toggle = document.getElementById("action-toggle");
         all.forEach((box) => box.closest("tr").classList.toggle("selected", box.checked));
         if (counter) {
-            counter.textContent = chosen.length ? `${chosen.length} / ${all.length}` : "";
+            const text = chosen.length ? `${chosen.length} / ${all.length}` : "";
+            if (counter.textContent !== text) {
+                counter.textContent = text;
+            }
         }
         if (toggle) {
             toggle.checked = all.length > 0 && chosen.length === all.length;
+            toggle.indeterminate = chosen.length > 0 && chosen.length < all.length;
         }
     }
 
@@ -45,7 +63,8 @@
         }
     });
 
-    // An editor says at once when its text is not JSON of its kind.
+    // --- forms --------------------------------------------------------------------------------
+
     function fits(area) {
         try {
             const value = JSON.parse(area.value);
@@ -55,114 +74,144 @@
             return false;
         }
     }
+
+    // An editor says at once when its text is not JSON of its kind.
     document.addEventListener("input", function (event) {
         const form = event.target.closest(".echomq-edit");
         if (form) {
-            const bad = Array.from(form.querySelectorAll("[data-json]")).filter((area) => !fits(area));
-            form.querySelectorAll("[data-json]").forEach((area) => {
-                area.setAttribute("aria-invalid", String(bad.includes(area)));
-            });
-            form.querySelector(".echomq-problem").hidden = bad.length === 0;
+            const areas = Array.from(form.querySelectorAll("[data-json]"));
+            areas.forEach((area) => area.setAttribute("aria-invalid", String(!fits(area))));
+            form.querySelector(".echomq-problem").hidden = areas.every(fits);
         }
     });
 
-    // What the reader has chosen, opened or scrolled stays as it is over a refresh.
-    function remember() {
-        return {
-            checked: new Set(boxes().filter((box) => box.checked).map((box) => box.value)),
-            across: Boolean(live.querySelector("[name=select_across]:checked")),
-            open: new Set(Array.from(live.querySelectorAll("details[open]"), (el) => el.id)),
-            scrolled: Array.from(live.querySelectorAll(".results, .echomq-text"), (el) => [el.scrollLeft, el.scrollTop]),
-            atEnd: Array.from(live.querySelectorAll(".echomq-log"), (el) => el.scrollTop + el.clientHeight >= el.scrollHeight - 4),
-        };
-    }
-
-    function restore(seen) {
-        boxes().forEach((box) => { box.checked = seen.checked.has(box.value); });
-        const across = live.querySelector("[name=select_across]");
-        if (across) {
-            across.checked = seen.across;
+    // A time is typed in the reader's zone; the site is told which instant is meant.
+    document.addEventListener("submit", function (event) {
+        const field = event.target.querySelector("input[type=datetime-local]");
+        const at = field && new Date(field.value);
+        if (field && !Number.isNaN(at.getTime())) {
+            const instant = document.createElement("input");
+            instant.type = "hidden";
+            instant.name = field.name;
+            instant.value = at.toISOString();
+            field.removeAttribute("name");
+            event.target.append(instant);
         }
-        live.querySelectorAll("details").forEach((el) => { el.open = seen.open.has(el.id); });
-        live.querySelectorAll(".results, .echomq-text").forEach(function (el, n) {
-            [el.scrollLeft, el.scrollTop] = seen.scrolled[n] || [0, 0];
-        });
-        live.querySelectorAll(".echomq-log").forEach(function (el, n) {
-            if (seen.atEnd[n]) {
-                el.scrollTop = el.scrollHeight;
+    });
+
+    // --- refresh ------------------------------------------------------------------------------
+
+    const key = (node) => node.id || node.dataset?.key || "";
+
+    function touched(form) {
+        return Array.from(form.elements).some(
+            (field) => field.defaultValue !== undefined && field.type !== "hidden" && field.value !== field.defaultValue,
+        );
+    }
+
+    // Makes an element like a fresh one, in place: what the reader has chosen, opened, typed,
+    // scrolled or focused is a property of the elements that stay.
+    function liken(old, fresh) {
+        if (old.isEqualNode(fresh) || old.matches?.(".action-counter")) {
+            return;
+        }
+        if (old.nodeType !== Node.ELEMENT_NODE) {
+            old.nodeValue = fresh.nodeValue;
+            return;
+        }
+        if (old.matches(".echomq-edit") && touched(old)) {
+            return;
+        }
+        for (const { name } of Array.from(old.attributes)) {
+            if (!fresh.hasAttribute(name) && !(name === "open" && old.localName === "details")) {
+                old.removeAttribute(name);
             }
-        });
-        count();
+        }
+        for (const { name, value } of fresh.attributes) {
+            if (old.getAttribute(name) !== value) {
+                old.setAttribute(name, value);
+            }
+        }
+        const kept = new Map();
+        const wanted = new Set(Array.from(fresh.children, key).filter(Boolean));
+        for (const child of Array.from(old.children)) {
+            if (wanted.has(key(child))) {
+                kept.set(key(child), child);
+            } else if (key(child)) {
+                child.remove();
+            }
+        }
+        let at = old.firstChild;
+        for (const next of Array.from(fresh.childNodes)) {
+            const same = kept.get(key(next)) ?? (at && !key(at) && !key(next) && at.nodeName === next.nodeName ? at : null);
+            if (!same) {
+                old.insertBefore(document.importNode(next, true), at);
+            } else if (same === at) {
+                at = at.nextSibling;
+                liken(same, next);
+            } else {
+                old.insertBefore(same, at);
+                liken(same, next);
+            }
+        }
+        while (at) {
+            const rest = at.nextSibling;
+            at.remove();
+            at = rest;
+        }
     }
 
-    function busy() {
-        const active = document.activeElement;
-        return live.contains(active) && active.matches("input:not([type=checkbox]), select, textarea");
-    }
-
-    async function refresh() {
-        let answer;
+    async function look() {
+        let answer, text;
         try {
-            answer = await fetch(location.href, { credentials: "same-origin", redirect: "error" });
+            answer = await fetch(location.href, {
+                credentials: "same-origin",
+                redirect: "manual",
+                signal: AbortSignal.timeout(10000),
+            });
+            text = await answer.text();
         } catch {
-            banner.hidden = false;
-            return;
+            return false;
         }
-        if (!answer.ok && answer.status !== 404) {
-            banner.hidden = false;
-            return;
+        if (answer.type === "opaqueredirect") {
+            location.reload(); // logged out
+            return true;
         }
-        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-        const fresh = page.getElementById("echomq-live");
-        if (!fresh || busy()) {
-            return;
+        const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("echomq-live");
+        if (!fresh || (!answer.ok && answer.status !== 404)) {
+            return false;
         }
-        banner.hidden = true;
         localize(fresh);
-        if (fresh.innerHTML === live.innerHTML) {
-            return;
+        const atEnd = Array.from(live.querySelectorAll(".echomq-log"))
+            .every((el) => el.scrollTop + el.clientHeight >= el.scrollHeight - 4);
+        liken(live, fresh);
+        if (atEnd) {
+            live.querySelectorAll(".echomq-log").forEach((el) => { el.scrollTop = el.scrollHeight; });
         }
-        const seen = remember();
-        const focused = live.contains(document.activeElement) ? path(document.activeElement) : null;
-        live.replaceChildren(...fresh.childNodes);
-        restore(seen);
-        if (focused) {
-            const again = live.querySelector(focused);
-            if (again) {
-                again.focus({ preventScroll: true });
-            }
-        }
-    }
-
-    // A selector that finds the same element in the fresh page.
-    function path(el) {
-        const steps = [];
-        for (let at = el; at && at !== live; at = at.parentElement) {
-            const place = Array.prototype.indexOf.call(at.parentElement.children, at) + 1;
-            steps.unshift(`${at.localName}:nth-child(${place})`);
-        }
-        return `:scope > ${steps.join(" > ")}`;
+        count();
+        return true;
     }
 
     if (live) {
         localize(document);
         count();
+        live.querySelectorAll(".echomq-log").forEach((el) => { el.scrollTop = el.scrollHeight; });
         const seconds = Number(live.dataset.refresh);
-        if (seconds > 0 && live.querySelector("form[method=post] [name=confirmed]") === null) {
+        if (seconds > 0) {
             let timer = null;
+            let looking = false;
             const turn = async function () {
-                if (!document.hidden) {
-                    await refresh();
+                clearTimeout(timer);
+                if (document.hidden || looking) {
+                    return;
                 }
+                looking = true;
+                away.hidden = await look();
+                looking = false;
                 timer = setTimeout(turn, seconds * 1000);
             };
             timer = setTimeout(turn, seconds * 1000);
-            document.addEventListener("visibilitychange", function () {
-                if (!document.hidden) {
-                    clearTimeout(timer);
-                    turn();
-                }
-            });
+            document.addEventListener("visibilitychange", turn);
         }
     }
 }
