@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
@@ -17,7 +16,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from ..conf import read_settings
 from ..queue import Queue
-from ..queue.values import Verdict
+from ..queue.values import Verdict, due_at
 from ..tasks.envelope import Envelope, dumps, to_json
 from ..tasks.shown import editable, laid_out, shown_bytes, shown_call, unmasked
 from ..tasks.verdicts import BadPayload
@@ -240,7 +239,7 @@ def one(request: HttpRequest, name: str, job_id: str) -> HttpResponse:
     due = None
     if job.state == "scheduled":
         score = queue.drive(queue.client.command("ZSCORE", queue.keys.schedule, job_id))
-        due = None if score is None else datetime.fromtimestamp(float(score) / 1000, UTC)
+        due = None if score is None else due_at(float(score))
     call = shown_call(job)
     args, kwargs = editable(call.args), editable(call.kwargs)
     changeable = job.state in ("pending", "scheduled", "dead") and not call.problem

@@ -261,10 +261,15 @@ class Listed:
     @property
     def due_at(self) -> datetime | None:
         """When it is due."""
-        try:
-            return None if self.due_ms is None else _instant(b"%d" % round(self.due_ms))
-        except (ValueError, OverflowError):  # no number, or without end
-            return None
+        return None if self.due_ms is None else due_at(self.due_ms)
+
+
+def due_at(ms: float) -> datetime | None:
+    """A score of the schedule as an instant; ``None`` where it is none."""
+    try:
+        return _instant(b"%d" % round(ms))
+    except (ValueError, OverflowError):  # no number, or without end
+        return None
 
 
 @dataclass(frozen=True, slots=True)
