@@ -54,6 +54,11 @@ class Variant:
     install: tuple[str, ...] = ()
     stored: bool = True
 
+    @property
+    def stands(self) -> bool:
+        """Whether it stands for its system, or shows another setting of it."""
+        return self.rows >= STANDS or self.system in OURS or not self.stored
+
 
 _DJANGO = ("{bin}/python", "-m", "django")
 _ECHOMQ = (*_DJANGO, "echomq_worker", "default", "--threads", "8", "-v", "0")

@@ -195,6 +195,10 @@ class Bench:
     def jobs(self, variant: Variant) -> int:
         return max(50, round(variant.jobs * self.scale))
 
+    def seconds(self, whole: float, least: float) -> float:
+        """A time, scaled."""
+        return max(least, whole * self.scale)
+
     def _env(
         self, variant: Variant, slow: bool = False, slots: int | None = None
     ) -> dict[str, str]:
