@@ -101,7 +101,7 @@ def main() -> int:
                 for variant in variants[turn:] + variants[:turn]:
                     failures += measure(bench, variant, only, run, figures)
             server = bench.server.version
-            versions = {one.name: bench.environment(one).versions for one in variants}
+            versions = {one.name: bench.environment(one).version for one in variants}
         finally:
             bench.server.close()
 
