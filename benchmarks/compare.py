@@ -49,16 +49,18 @@ def chosen(text: str, known: Sequence[str], what: str, parser: argparse.Argument
     return names or set(known)
 
 
-def taking_part(bench: Bench, systems: set[str], quick: bool) -> list[Variant]:
+def taking_part(bench: Bench, systems: set[str], one_each: bool) -> list[Variant]:
     """The variants that can run here; notes of the others why not."""
     found: list[Variant] = []
     for variant in VARIANTS:
-        if variant.system in systems and (variant.stands or not quick):
-            missing = bench.environment(variant).missing
-            if missing:
-                bench.notes.append(f"{variant.name} is left out: {missing}")
-            else:
-                found.append(variant)
+        seen = {one.system for one in found}
+        if variant.system not in systems or (one_each and variant.system in seen):
+            continue
+        missing = bench.environment(variant).missing
+        if missing:
+            bench.notes.append(f"{variant.name} is left out: {missing}")
+        else:
+            found.append(variant)
     return found
 
 
@@ -77,8 +79,8 @@ def main() -> int:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help=f"to see that it works: --runs 1 --scale {_QUICK_SCALE:g}, and where no peers are "
-        "named, each under one setting; the figures say nothing",
+        help=f"to see that it works: --runs 1 --scale {_QUICK_SCALE:g}, where no peers are "
+        "named each under one setting; the figures say nothing",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there as well")
     options = parser.parse_args()

@@ -54,11 +54,6 @@ class Variant:
     install: tuple[str, ...] = ()
     stored: bool = True
 
-    @property
-    def stands(self) -> bool:
-        """Whether it stands for its system, or shows another setting of it."""
-        return self.rows >= STANDS or self.system in OURS or not self.stored
-
 
 _DJANGO = ("{bin}/python", "-m", "django")
 _ECHOMQ = (*_DJANGO, "echomq_worker", "default", "--threads", "8", "-v", "0")
@@ -75,6 +70,7 @@ def _site(backend: str, **more: str) -> dict[str, str]:
     return {"DJANGO_SETTINGS_MODULE": "peers.django_settings", "BENCH_BACKEND": backend, **more}
 
 
+#: The first of each system is the one that stands for it.
 VARIANTS = (
     Variant(
         "bare",
