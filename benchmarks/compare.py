@@ -49,16 +49,18 @@ def chosen(text: str, known: Sequence[str], what: str, parser: argparse.Argument
     return names or set(known)
 
 
-def taking_part(bench: Bench, systems: set[str]) -> list[Variant]:
+def taking_part(bench: Bench, systems: set[str], one_each: bool) -> list[Variant]:
     """The variants that can run here; notes of the others why not."""
     found: list[Variant] = []
     for variant in VARIANTS:
-        if variant.system in systems:
-            missing = bench.environment(variant).missing
-            if missing:
-                bench.notes.append(f"{variant.name} is left out: {missing}")
-            else:
-                found.append(variant)
+        seen = {one.system for one in found}
+        if variant.system not in systems or (one_each and variant.system in seen):
+            continue
+        missing = bench.environment(variant).missing
+        if missing:
+            bench.notes.append(f"{variant.name} is left out: {missing}")
+        else:
+            found.append(variant)
     return found
 
 
@@ -68,9 +70,18 @@ def main() -> int:
     )
     parser.add_argument("--only", default="", help=f"of {','.join(MEASUREMENTS)}")
     parser.add_argument("--peers", default="", help=f"of {','.join(SYSTEMS)}; ours always run")
-    parser.add_argument("--runs", type=int, help="5 unless told otherwise")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        help=f"5 unless told otherwise, and fewer of {', '.join(MOST_RUNS)}, which take long",
+    )
     parser.add_argument("--scale", type=float, help="of the numbers of jobs and the times (1)")
-    parser.add_argument("--quick", action="store_true", help=f"--runs 1 --scale {_QUICK_SCALE:g}")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"to see that it works: --runs 1 --scale {_QUICK_SCALE:g}, where no peers are "
+        "named each under one setting; the figures say nothing",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there as well")
     options = parser.parse_args()
     only = chosen(options.only, list(MEASUREMENTS), "measurement", parser)
@@ -86,13 +97,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="emq-bench-") as name:
         bench = Bench(Path(name), scale)
         try:
-            variants = taking_part(bench, systems)
+            variants = taking_part(bench, systems, options.quick and not options.peers)
             for run in range(runs):
                 turn = run * len(variants) // runs
                 for variant in variants[turn:] + variants[:turn]:
                     failures += measure(bench, variant, only, run, figures)
             server = bench.server.version
-            versions = {one.name: bench.environment(one).versions for one in variants}
+            versions = {one.name: bench.environment(one).version for one in variants}
         finally:
             bench.server.close()
 

@@ -30,7 +30,7 @@ class Variant:
         name: what the table says.
         module: the module of ``peers`` that sends.
         promise: whose equal it is.
-        packages: what is printed with its version; none of them missing, it takes part.
+        packages: what it needs to take part; the version of the first is printed.
         worker: its worker's command line; ``{bin}`` is the folder of the interpreter.
         jobs: how many it drains in about two seconds.
         rows: the measurements that it takes part in.
@@ -70,6 +70,7 @@ def _site(backend: str, **more: str) -> dict[str, str]:
     return {"DJANGO_SETTINGS_MODULE": "peers.django_settings", "BENCH_BACKEND": backend, **more}
 
 
+#: The first of each system is the one that stands for it.
 VARIANTS = (
     Variant(
         "bare",

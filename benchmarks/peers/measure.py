@@ -88,7 +88,7 @@ def network(bench: Bench, variant: Variant) -> Iterator[Figure]:
     bench.clear(variant)
     jobs, _ = _preload(bench, variant)
     with bench.worker(variant, slow=True) as worker:
-        bench.wait(worker, jobs, within=max(0.5, _SLOW_AT_MOST * bench.scale))
+        bench.wait(worker, jobs, within=bench.seconds(_SLOW_AT_MOST, 0.5))
         rate = _rate(bench)
     yield Figure(NETWORK, rate)
 
@@ -106,7 +106,7 @@ def latency(bench: Bench, variant: Variant) -> Iterator[Figure]:
     with bench.worker(variant) as worker:
         bench.send(variant, "one", 0, _FIRST)
         bench.wait(worker, _FIRST)
-        time.sleep(_REST)
+        time.sleep(bench.seconds(_REST, 0.3))
         yield from _idle(bench, variant, worker)
         plan = [number for leg in legs for number in leg]
         reached = bench.send(variant, "paced", _FIRST, total - _FIRST, *plan)["rates"]
@@ -127,7 +127,7 @@ def latency(bench: Bench, variant: Variant) -> Iterator[Figure]:
 
 
 def _idle(bench: Bench, variant: Variant, worker: Worker) -> Iterator[Figure]:
-    seconds = max(1.0, _IDLE * bench.scale)
+    seconds = bench.seconds(_IDLE, 1.0)
     started, reads, cpu = time.monotonic(), bench.server.reads(), worker.cpu_seconds()
     time.sleep(seconds)
     cpu = worker.cpu_seconds() - cpu
@@ -200,7 +200,7 @@ MEASUREMENTS: dict[str, Callable[[Bench, Variant], Iterator[Figure]]] = {
 
 
 #: Those that take long are repeated less often.
-MOST_RUNS = {"latency": 3, "growth": 3}
+MOST_RUNS = {"latency": 3, "coroutines": 3, "growth": 3}
 
 
 def _preload(bench: Bench, variant: Variant) -> tuple[int, float]:

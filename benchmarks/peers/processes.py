@@ -58,30 +58,36 @@ class Environment:
         self.missing = ""
         if variant.install:
             self.folder = ROOT / f".venv-bench-{variant.system}" / "bin"
-            if not (self.folder / "python").exists():
-                self._install(variant)
-        self.versions = "" if self.missing else self._versions(variant)
+        self.version = self._version(variant)
+        if self.missing and variant.install:
+            self._install(variant)
+
+    def _version(self, variant: Variant) -> str:
+        ask = "import sys, importlib.metadata as m; print(*map(m.version, sys.argv[1:]))"
+        try:
+            found = self._run("-c", ask, *variant.packages).split()[0]
+        except (Failed, FileNotFoundError) as error:
+            self.missing = f"not installed: {error}"
+            return ""
+        self.missing = ""
+        return found
 
     def _install(self, variant: Variant) -> None:
-        home = self.folder.parent
-        for line in (
-            [sys.executable, "-m", "venv", "--clear", str(home)],
-            [str(self.folder / "python"), "-m", "pip", "install", "-q", *variant.install],
-        ):
-            done = subprocess.run(line, capture_output=True, text=True, check=False)
-            if done.returncode:
-                self.missing = f"cannot be installed: {_last_line(done.stderr)}"
-                (self.folder / "python").unlink(missing_ok=True)
-                return
+        try:
+            home = str(self.folder.parent)
+            subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True)
+            self._run("-m", "pip", "install", "-qq", *variant.install)
+        except (Failed, subprocess.CalledProcessError) as error:
+            self.missing = f"cannot be installed: {error}"
+        else:
+            self.version = self._version(variant)
 
-    def _versions(self, variant: Variant) -> str:
-        ask = "import sys, importlib.metadata as m; print(*map(m.version, sys.argv[1:]))"
-        line = [str(self.folder / "python"), "-c", ask, *variant.packages]
+    def _run(self, *arguments: str) -> str:
+        line = [str(self.folder / "python"), *arguments]
         done = subprocess.run(line, capture_output=True, text=True, check=False)
         if done.returncode:
-            self.missing = f"not installed: {_last_line(done.stderr)}"
-            return ""
-        return done.stdout.split()[0]
+            raise Failed(_last_line(done.stderr))
+        return done.stdout
 
 
 class Server:
@@ -133,9 +139,7 @@ class Worker:
             )
 
     def check(self) -> None:
-        """Raises:
-        Failed: it has ended.
-        """
+        """Refuses to go on once it has ended."""
         if self._process.poll() is not None:
             raise Failed(f"the worker ended: {_last_line(self._log.read_text(errors='replace'))}")
 
@@ -194,6 +198,10 @@ class Bench:
 
     def jobs(self, variant: Variant) -> int:
         return max(50, round(variant.jobs * self.scale))
+
+    def seconds(self, whole: float, least: float) -> float:
+        """A time, scaled."""
+        return max(least, whole * self.scale)
 
     def _env(
         self, variant: Variant, slow: bool = False, slots: int | None = None
@@ -273,9 +281,7 @@ class Bench:
             time.sleep(0.005)
 
     def check_exact(self, count: int) -> None:
-        """Raises:
-        Failed: a job is missing, or ran more than once.
-        """
+        """Refuses effects that are not those of so many jobs, each run once."""
         numbers = [number for number, _, _ in self.effects.read()]
         missing = count - len(set(numbers))
         if missing or len(numbers) != count:
