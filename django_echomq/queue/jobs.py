@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..wire.client import Argument, Call, Slot, Steps
 from ..wire.errors import (
+    EchoMQError,
     JobGone,
     JobLocked,
     NotDead,
@@ -35,8 +36,11 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
-#: Most jobs that one script call admits or claims, so that none holds the server for long.
-BATCH = 500
+#: Most jobs that one script call admits, so that none holds the server for long.
+BATCH = 250
+#: Most jobs that one script call claims.
+CLAIMS = 100
+_CLAIMS_AT_ONCE = 500
 _BATCH_BYTES = 1_048_576
 _VERDICTS = 50  # jobs that one call removes, reprocesses or cancels
 _REASON_MAX = 4_096
@@ -326,10 +330,23 @@ class Jobs:
         Returns:
             The claims; none while the queue is empty, paused or at a limit.
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= BATCH:
-            raise ValueError(f"claim between 1 and {BATCH} jobs at a time, not {limit!r}")
+        most = _CLAIMS_AT_ONCE
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most:
+            raise ValueError(f"claim between 1 and {most} jobs at a time, not {limit!r}")
         lease_ms = None if lease is None else self._lease_ms(lease)
-        return self._exchange((), limit, lease_ms).claims
+        claims: list[Claim] = []
+        while len(claims) < limit:
+            asked = min(CLAIMS, limit - len(claims))
+            try:
+                step = self._exchange((), asked, lease_ms).claims
+            except EchoMQError:
+                if not claims:
+                    raise
+                break  # what is in hand is the caller's
+            claims += step
+            if len(step) < asked:
+                break
+        return claims
 
     def complete(self, claim: Claim, result: bytes | str | None = None) -> None:
         """Ends a claim with success.

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ..queue import Queue, Settled
 from ..queue.cancel import Cause
-from ..queue.jobs import BATCH, Settlement
+from ..queue.jobs import CLAIMS, Settlement
 from ..wire import __version__
 from ..wire.client import LOST, Call, Client, Reply
 from ..wire.errors import EchoMQError, VersionFence
@@ -413,7 +413,7 @@ class Worker:
         """Free slots, dealt out among the queues that may have more, each in turn first."""
         asked = sum(s.asked for s in self._served.values() if s.call)
         held = self._in_hand - self._elsewhere
-        free = int(min(self._slots() - held - asked, self._left, BATCH))
+        free = int(min(self._slots() - held - asked, self._left, CLAIMS))
         if self._stops or self._quiet or free <= 0:
             return {}
         hungry = [

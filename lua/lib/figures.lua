@@ -18,7 +18,7 @@ end
 
 -- Within one priority jobs stand in mint order, so the first tells, unless it was retried, recovered
 -- or promoted late. So many are looked at then: fewer in each of many lanes, as all take one step.
-local LOOK, LOOK_IN_ALL = 20, 500
+local LOOK, LOOK_IN_ALL, LOOK_LANES = 20, 500, 100
 
 local oldest
 
@@ -41,8 +41,9 @@ end
 -- Ms for which the job that has waited longest has been claimable; -1 where none waits.
 local function oldest_wait(lanes, now)
   local sets = {base .. 'pending'}
-  for _, group in ipairs(lanes) do
-    sets[#sets + 1] = lane_key(group)
+  -- Those at the ring's head have waited longest for their turn.
+  for n = 1, math.min(#lanes, LOOK_LANES) do
+    sets[#sets + 1] = lane_key(lanes[n])
   end
   local most = math.max(1, math.min(LOOK, math.floor(LOOK_IN_ALL / #sets)))
   for _, set in ipairs(sets) do
