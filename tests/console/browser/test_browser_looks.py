@@ -55,8 +55,15 @@ def overflow(window: Any) -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize(
+    ("scheme", "size"),
+    [
+        pytest.param("light", WIDE, id="wide-light"),
+        pytest.param("dark", WIDE, id="wide-dark", marks=pytest.mark.looks),
+        pytest.param("light", NARROW, id="narrow-light", marks=pytest.mark.looks),
+        pytest.param("dark", NARROW, id="narrow-dark", marks=pytest.mark.looks),
+    ],
+)
 def test_every_page(
     window: Any, scene: Scene, axe: str, worker: Any, scheme: str, size: dict[str, int]
 ) -> None:
@@ -78,6 +85,7 @@ def test_every_page(
 
 
 @pytest.mark.slow
+@pytest.mark.looks
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_what_acts_lead_to(window: Any, scene: Scene, axe: str, scheme: str) -> None:
     """Confirmations, messages and the page of an operation, on a phone."""
@@ -119,6 +127,7 @@ def test_what_acts_lead_to(window: Any, scene: Scene, axe: str, scheme: str) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.looks
 def test_right_to_left(window: Any, scene: Scene, axe: str, settings: Any) -> None:
     settings.LANGUAGE_CODE = "ar"
     PICTURES.mkdir(parents=True, exist_ok=True)
