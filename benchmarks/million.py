@@ -240,7 +240,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pending", type=int, default=1_000_000)
     parser.add_argument("--dead", type=int, default=200_000)
-    parser.add_argument("--lanes", type=int, default=500)
+    parser.add_argument("--lanes", type=int, default=250)
     parser.add_argument("--calls", type=int, default=30)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="echomq-", ignore_cleanup_errors=True) as name:

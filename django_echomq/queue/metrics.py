@@ -202,9 +202,10 @@ class Metrics:
         """Seconds since when the job that waits longest could have been claimed; ``None`` where
         none waits.
 
-        Looked up at the heads of the flat set and of the 100 lanes whose turn is next. Of jobs that
-        came back to waiting, 20 per head are looked at, fewer where there are more than 25 lanes;
-        one that waits behind more of them may be missed.
+        Looked up at the heads of the flat set, for the 20 lowest priorities in use, and of each
+        lane, for the 3 lowest; with more than 20 lanes for the highest only, of the 50 whose turn
+        is next. Of jobs that came back to waiting, 20 per head are looked at, fewer where there are
+        more than 25 lanes; one that waits behind more of them may be missed.
         """
         ms = int(self._queue.run("metrics/oldest"))
         return None if ms < 0 else ms / 1000

@@ -18,7 +18,8 @@ end
 
 -- Within one priority jobs stand in mint order, so the first tells, unless it was retried, recovered
 -- or promoted late. So many are looked at then: fewer in each of many lanes, as all take one step.
-local LOOK, LOOK_IN_ALL, LOOK_LANES = 20, 500, 100
+local LOOK, LOOK_IN_ALL, FEW_LANES, MANY_LANES = 20, 500, 20, 50
+local FLAT_PRIORITIES, LANE_PRIORITIES = 20, 3
 
 local oldest
 
@@ -40,23 +41,28 @@ end
 
 -- Ms for which the job that has waited longest has been claimable; -1 where none waits.
 local function oldest_wait(lanes, now)
-  local sets = {base .. 'pending'}
-  -- Those at the ring's head have waited longest for their turn.
-  for n = 1, math.min(#lanes, LOOK_LANES) do
-    sets[#sets + 1] = lane_key(lanes[n])
+  local few = #lanes <= FEW_LANES
+  local most = math.max(1, math.min(LOOK, math.floor(LOOK_IN_ALL / (#lanes + 1))))
+  local function look_at(set, priorities)
+    local below = '+inf'
+    for _ = 1, priorities do
+      -- The lowest priority first: it waits longest.
+      local last = call('ZRANGE', set, below, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+      if #last == 0 then
+        break
+      end
+      look(call('ZRANGE', set, last[2], last[2], 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES'))
+      below = '(' .. last[2]
+    end
   end
-  local most = math.max(1, math.min(LOOK, math.floor(LOOK_IN_ALL / #sets)))
-  for _, set in ipairs(sets) do
-    local members = call('ZRANGE', set, 0, most - 1, 'WITHSCORES')
-    for _ = 1, 201 do -- as many as there are priorities
-      if #members == 0 then
-        break
-      end
-      look(members)
-      if #members < 2 * most and members[#members] == members[2] then
-        break
-      end
-      members = call('ZRANGE', set, '(' .. members[2], '+inf', 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')
+
+  look_at(base .. 'pending', FLAT_PRIORITIES)
+  -- Those at the ring's head come first: they have waited longest for their turn.
+  for n = 1, math.min(#lanes, MANY_LANES) do
+    if few then
+      look_at(lane_key(lanes[n]), LANE_PRIORITIES)
+    else
+      look(call('ZRANGE', lane_key(lanes[n]), 0, 0, 'WITHSCORES'))
     end
   end
   return oldest and math.max(0, now - oldest) or -1

@@ -770,7 +770,8 @@ def test_steps_of_one_event_loop_run_beside_each_other(
 def test_a_cancelled_step_leaves_no_reply_behind(
     endpoint: Endpoint, raw: redis.Redis, make_client: Callable[..., Client]
 ) -> None:
-    client = make_client(endpoint.with_options(client_name="to-be-cancelled"))
+    options = {"client_name": "to-be-cancelled", "socket_timeout": 60}
+    client = make_client(endpoint.with_options(**options))
 
     def blocked() -> bool:
         mine = (each for each in raw.client_list() if each["name"] == "to-be-cancelled")

@@ -41,9 +41,10 @@ PICTURES = ROOT / "build" / "console"
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """One browser for the run."""
+    """One browser for a module: while it is there an event loop runs on this thread, on which other
+    tests may want one of their own."""
     missing = "playwright" if playwright is None else "" if CHROMIUM else "chromium"
     if missing:
         (pytest.fail if REQUIRED else pytest.skip)(f"{missing} is not installed")
