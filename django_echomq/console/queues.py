@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from ..queue import Queue
-from ..queue.metrics import Overview
+from ..queue.metrics import Overview, Throughput
 from . import activity, operations
 from .rights import DESTROY, OPERATE, VIEW, demand
 from .servers import ask, queue_named, queues
@@ -209,6 +209,21 @@ def _figures(overview: Overview) -> dict[str, Any]:
     }
 
 
+def _bars(points: list[Throughput], each: int) -> list[Throughput]:
+    """The points, so many of them together in one bar; the last bar is a whole one."""
+    if each == 1:
+        return points
+    bars = []
+    for start in range(len(points) % each, len(points), each):
+        part = points[start : start + each]
+        sums = {
+            name: sum(getattr(point, name) for point in part)
+            for name in ("completed", "failed", "cancelled", "retried", "enqueued")
+        }
+        bars.append(Throughput(part[0].at, **sums))
+    return bars
+
+
 @looks
 def one(request: HttpRequest, name: str) -> HttpResponse:
     """One queue: its figures, charts and limits."""
@@ -238,7 +253,10 @@ def one(request: HttpRequest, name: str) -> HttpResponse:
         queue=queue,
         overview=overview,
         counts=overview.counts,
-        points=queue.metrics.read_throughput(answers[1], "minute" if span == "hour" else "hour"),
+        points=_bars(
+            queue.metrics.read_throughput(answers[1], "minute" if span == "hour" else "hour"),
+            6 if span == "month" else 1,
+        ),
         latency=queue.metrics.read_latency(answers[2]),
         span=span,
         verbs=[verb for verb in VERBS.values() if request.user.has_perm(verb.permission)],
