@@ -18,7 +18,8 @@ from ...tasks.verdicts import BadPayload
 from ...wire.errors import EchoMQError
 from .cli import Cli, shown
 
-STATES = ("pending", "active", "scheduled", "dead", "completed", "cancelled")
+# Records of cancelled jobs stand among those of the completed.
+STATES = ("pending", "active", "scheduled", "dead", "completed")
 
 
 def _json(text: str) -> Any:
@@ -34,7 +35,11 @@ class Jobs:
 
     def __init__(self, cli: Cli) -> None:
         self._cli = cli
-        jobs = cli.verb("jobs", self.jobs, "Lists jobs of one state, newest first.")
+        jobs = cli.verb(
+            "jobs",
+            self.jobs,
+            "Lists jobs of one state, newest first. Completed ones are listed with the cancelled.",
+        )
         jobs.add_argument("queue", metavar="QUEUE")
         jobs.add_argument("--state", choices=STATES, default="pending")
         jobs.add_argument("--lane", help="pending jobs of one lane, instead of the flat set")
@@ -98,10 +103,10 @@ class Jobs:
     ) -> None:
         (found,) = self._cli.queues([queue])
         try:
-            page = found.jobs.browse(state, offset, limit, not oldest, lane)
+            page = found.jobs.page(state, offset, limit, not oldest, lane)
         except ValueError as error:
             raise CommandError(f"{error}.") from error
-        self._cli.rows([_line(job) for job in page], f"no {state} jobs")
+        self._cli.rows([_line(listed.job) for listed in page.jobs], f"no {state} jobs")
 
     def job(self, *, ids: list[str], queue: str | None, logs: bool, **options: Any) -> None:
         found = self._cli.queue_of(ids[0], queue)
@@ -213,7 +218,8 @@ def _line(job: Job) -> dict[str, Any]:
     call = shown_call(job)
     return {
         "id": job.id,
-        "task": call.task or "(no task call)",
+        "task": call.task or "(none, or a long payload)",
+        "state": job.state,
         "lane": job.lane,
         "attempt": job.attempt,
         "enqueued_at": job.enqueued_at,
