@@ -150,7 +150,12 @@ class Command:
 
     def until(self, text: str, seconds: float = 60.0) -> None:
         """Waits for the text in the output."""
-        wait_until(lambda: text in self.output() or self.process.poll() is not None, text, seconds)
+        try:
+            wait_until(
+                lambda: text in self.output() or self.process.poll() is not None, text, seconds
+            )
+        except AssertionError as error:
+            raise AssertionError(f"{error}; its output is:\n{self.output()}") from None
         assert text in self.output(), self.output()
 
     def signal(self, number: int) -> None:

@@ -217,7 +217,16 @@ class Command(BaseCommand):
             if packages not in Path(config.path).parents:
                 reloader.watch_dir(config.path, "**/*.py")
         autoreload.autoreload_started.send(sender=reloader)
-        threading.Thread(target=reloader.run_loop, name="echomq-reload", daemon=True).start()
+
+        def watch() -> None:
+            while True:
+                try:
+                    return reloader.run_loop()
+                except Exception:
+                    # A folder that vanishes while it is looked through, for one.
+                    logger.exception("Watching the code failed; watching on")
+
+        threading.Thread(target=watch, name="echomq-reload", daemon=True).start()
 
     # The worker
 
