@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -510,8 +511,17 @@ def test_reload_starts_anew_after_the_jobs_in_hand(
     wait_until(lambda: lines(path) == ["version 1"], "the old code to run")
     tasks.record.enqueue(str(path), "in hand", 2.0)
     wait_until(lambda: "start in hand" in lines(path), "a job in hand")
-    write(2)
-    worker.until("tasks.py changed")
+    saves = itertools.count(2)
+
+    def noticed() -> bool:
+        if "tasks.py changed" in worker.output():
+            return True
+        # Saved again now and then, as somebody would who sees nothing happen.
+        write(2)
+        os.utime(source, (time.time(), time.time() + next(saves)))
+        return False
+
+    wait_until(noticed, "the change to be noticed", step=5)
     tell()
     wait_until(lambda: "version 2" in lines(path), "the new code to run")
     assert lines(path) == ["version 1", "start in hand", "end in hand", "version 2"]
