@@ -61,7 +61,7 @@ class Settlement:
 
     verb: str
     claim: Claim
-    args: tuple[Argument, Argument, Argument, Argument] = ("", "", "", "")
+    args: tuple[Argument, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,11 +404,11 @@ class Jobs:
         else:
             assert delay is not None
             when = ("in", duration_ms(delay, "the delay"))
-        self._settle(Settlement("delay", claim, (*when, "", "")))
+        self._settle(Settlement("delay", claim, when))
 
     def completion(self, claim: Claim, result: bytes | str | None = None) -> Settlement:
         """The settlement of :meth:`complete`, for :meth:`exchange_call`."""
-        return Settlement("complete", claim, (b"" if result is None else result, "", "", ""))
+        return Settlement("complete", claim, (b"" if result is None else result,))
 
     def failure(
         self,
@@ -432,7 +432,7 @@ class Jobs:
 
     def cancellation(self, claim: Claim, reason: str) -> Settlement:
         """The settlement of a handler that was told to stop and did."""
-        return Settlement("cancel", claim, (_reason(reason), "", "", ""))
+        return Settlement("cancel", claim, (_reason(reason),))
 
     def exchange_call(
         self,
@@ -471,11 +471,11 @@ class Jobs:
             Claim(
                 _id(flat[i]),
                 flat[i + 1],
-                int(flat[i + 2]),
+                flat[i + 2],
                 flat[i + 4].decode("utf-8", "backslashreplace") or None,
-                int(flat[i + 3]),
+                flat[i + 3],
                 flat[i + 5],
-                int(flat[i + 6]),
+                flat[i + 6],
             )
             for i in range(0, len(flat), 7)
         ]

@@ -1,7 +1,8 @@
 """The transitions: one Lua file each, shared fragments spliced in, known to the server by SHA-1.
 
 A line ``-- @splice lib/ring`` stands for the text of ``lua/lib/ring.lua``. A fragment that several
-fragments ask for is spliced once, before its first use.
+fragments ask for is spliced once, before its first use. Inside a function, what is spliced is made
+only where the function is called: each function of a script costs time on every call.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-_SPLICE = re.compile(r"^-- @splice (\S+)$", re.MULTILINE)
+_BASE_ENDS = "-- Base ends.\n"
+_SPLICE = re.compile(r"^ *-- @splice (\S+)$", re.MULTILINE)
 
 
 class Script(NamedTuple):
@@ -48,8 +50,15 @@ def _splice(name: str, seen: set[str]) -> str:
     return _SPLICE.sub(fragment, text)
 
 
+def _nested(text: str) -> str:
+    """Puts what follows the base into a function of its own, which has found the base once; in one
+    function each reference of a function to it would be looked for on every call."""
+    base, mark, rest = text.partition(_BASE_ENDS)
+    return f"{base}return (function()\n{rest}\nend)()\n" if mark else text
+
+
 @cache
 def script(name: str) -> Script:
     """The transition of that name, for example ``jobs/enqueue``."""
-    text = _splice(name, set()).encode()
+    text = _nested(_splice(name, set())).encode()
     return Script(name, text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())

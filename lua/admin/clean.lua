@@ -7,6 +7,7 @@
 -- Reply 1 how many were removed  2 how many sets are done  3 score, 4 member to go on behind
 -- Errors EMQOLD
 -- @splice lib/walk
+-- @splice lib/forget
 -- @splice lib/outcome
 
 local state, before = ARGV[7], tonumber(ARGV[8])

@@ -7,7 +7,7 @@
 -- Reply 1 how many were removed  2 how many sets are done  3 score, 4 member to go on behind
 -- Errors EMQOLD
 -- @splice lib/walk
--- @splice lib/release
+-- @splice lib/forget
 
 local bound = ARGV[7]
 

@@ -7,6 +7,7 @@
 -- Reply 1 how many jobs were removed  2 1 where there is more to do, else 0
 -- Errors EMQSTATE 'not paused', 'active jobs present' (nothing is changed); EMQOLD
 -- @splice lib/ledger
+-- @splice lib/forget
 -- @splice lib/outcome
 -- @splice lib/lanes
 

@@ -18,6 +18,6 @@ local reply, taken = walk(9, function(id, _, now)
     return false
   end
   return promote_job(id, now)
-end, write_stats)
+end, finish)
 ring_wake(taken)
 return reply

@@ -17,6 +17,6 @@ local reply, taken = walk(8, function(id, _, now)
     return false
   end
   return reprocess_job(id, now) == 'done'
-end, write_stats)
+end, finish)
 ring_wake(taken)
 return reply

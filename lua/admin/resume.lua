@@ -2,7 +2,7 @@
 --
 -- KEYS  1 base
 -- Reply 1 where the queue was paused before, else 0
--- @splice lib/limits
+-- @splice lib/wake_all
 -- @splice lib/announce
 
 local was = call('HDEL', base .. 'meta', 'paused')

@@ -12,4 +12,4 @@
 local keep = {ms = tonumber(ARGV[4]), max = tonumber(ARGV[5])}
 return (each_job(6, function(id, now)
   return cancel_job(id, ARGV[3], keep, now)
-end, write_stats))
+end, finish))

@@ -3,7 +3,7 @@
 -- KEYS  1 base
 -- ARGV  1 id  2 token  3 lease in ms  4 details or ''
 -- Reply 1 ok, stale (another token, or no longer active) or gone  2 why it is to be cancelled, or ''
--- @splice lib/lock
+-- @splice lib/extend
 
 local id, token, lease_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local row = read_row(id, 'cancel')
@@ -14,7 +14,7 @@ if row[1] ~= token or not call('ZSCORE', base .. 'active', id) then
   return {'stale', ''}
 end
 call('ZADD', base .. 'active', 'XX', server_ms() + lease_ms, id)
-mark_held(id, token, lease_ms)
+mark_extended(id, token, lease_ms)
 if ARGV[4] ~= '' then
   call('HSET', row_key(id), 'checkpoint', ARGV[4])
 end

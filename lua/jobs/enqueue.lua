@@ -12,15 +12,12 @@
 --       caller's own id or the unique key
 -- Errors EMQKIND an id whose namespace is not JOB (nothing is written); EMQOLD
 -- @splice lib/ledger
--- @splice lib/park
+-- @splice lib/place
 -- @splice lib/stats
 -- @splice lib/announce
--- @splice lib/cancel
 
 local when, ms, lane, priority = ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
-local minted, unique, unique_ttl = ARGV[7] == 'minted', ARGV[8], tonumber(ARGV[9])
-local held_until, on_conflict = ARGV[10], ARGV[11]
-local keep = {ms = tonumber(ARGV[12]), max = tonumber(ARGV[13])}
+local minted, unique, unique_ttl, held_until = ARGV[7] == 'minted', ARGV[8], ARGV[9], ARGV[10]
 local FIRST = 14
 
 for i = FIRST, #ARGV, 2 do
@@ -43,51 +40,71 @@ if when == 'in' then
   score = now + ms
 end
 
+-- Made when they are first wanted, as most jobs need none of them: the claim on the unique key, for
+-- which the job that holds it is answered where it stays; the record of an earlier life under the id
+-- forgotten; the way to the schedule.
+local function rarely()
+  -- @splice lib/unique
+  -- @splice lib/cancel
+  -- @splice lib/park
+  local keep = {ms = tonumber(ARGV[12]), max = tonumber(ARGV[13])}
+
+  local function claim_key(id)
+    local holder, state = unique_holder(unique)
+    local waits = state == 'pending' or state == 'scheduled'
+    if holder and not (ARGV[11] == 'replace' and waits
+        and cancel_job(holder, 'replaced by ' .. id, keep, now) == 'done') then
+      return holder
+    end
+    hold_unique(id, unique, tonumber(unique_ttl), held_until, now)
+  end
+
+  return {claim_key = claim_key, forget_outcome = forget_outcome, park = park}
+end
+local rare = (unique ~= '' or not minted or when ~= 'now') and rarely()
+
+-- What the rows have beside the payload.
+local fields = {'state', when == 'now' and 'pending' or 'scheduled', 'attempts', '0'}
+local function field(name, value)
+  fields[#fields + 1] = name
+  fields[#fields + 1] = value
+end
+if lane ~= '' then
+  field('group', lane)
+end
+if priority ~= '0' then
+  field('priority', priority)
+end
+if unique ~= '' then
+  field('unique', unique)
+  if held_until ~= 'done' then
+    field('unique_until', held_until)
+  end
+  if unique_ttl ~= '0' then
+    field('unique_ttl', unique_ttl)
+  end
+end
+field('payload', '')
+
 local function admit(id, payload)
   local row = row_key(id)
   if call('EXISTS', row) == 1 then
     return minted and 0 or id
   end
-  if unique ~= '' then
-    local holder, state = unique_holder(unique)
-    local waits = state == 'pending' or state == 'scheduled'
-    if holder and not (on_conflict == 'replace' and waits
-        and cancel_job(holder, 'replaced by ' .. id, keep, now) == 'done') then
-      return holder
-    end
+  local holder = unique ~= '' and rare.claim_key(id)
+  if holder then
+    return holder
   end
   if not minted then
-    -- The record of an earlier life under this id.
-    forget_outcome(id)
+    rare.forget_outcome(id)
   end
-  local fields = {'state', when == 'now' and 'pending' or 'scheduled', 'attempts', '0', 'payload', payload}
-  if lane ~= '' then
-    fields[#fields + 1] = 'group'
-    fields[#fields + 1] = lane
-  end
-  if priority ~= '0' then
-    fields[#fields + 1] = 'priority'
-    fields[#fields + 1] = priority
-  end
-  if unique ~= '' then
-    fields[#fields + 1] = 'unique'
-    fields[#fields + 1] = unique
-    if held_until ~= 'done' then
-      fields[#fields + 1] = 'unique_until'
-      fields[#fields + 1] = held_until
-    end
-    if unique_ttl > 0 then
-      fields[#fields + 1] = 'unique_ttl'
-      fields[#fields + 1] = ARGV[9]
-    end
-    hold_unique(id, unique, unique_ttl, held_until, now)
-  end
+  fields[#fields] = payload
   call('HSET', row, unpack(fields))
   if when == 'now' then
     place(id, lane ~= '' and lane, priority)
     announce('enqueued', id, 'lane', lane ~= '' and lane)
   else
-    park(id, score)
+    rare.park(id, score)
     announce('scheduled', id, 'lane', lane ~= '' and lane, 'at', score)
   end
   return 1
@@ -107,6 +124,6 @@ end
 if admitted > 0 then
   count('enqueued', admitted)
 end
-write_stats(now)
+finish(now)
 ledger_note(now, cjson.encode(answer))
 return answer

@@ -3,7 +3,7 @@
 -- KEYS  1 base
 -- ARGV  1 lease in ms  2.. pairs of id, token
 -- Reply a word per pair: ok, stale (another token, or no longer active), gone
--- @splice lib/lock
+-- @splice lib/extend
 
 local lease_ms = tonumber(ARGV[1])
 local deadline = server_ms() + lease_ms
@@ -17,7 +17,7 @@ for i = 2, #ARGV, 2 do
     word = 'stale'
   else
     call('ZADD', base .. 'active', 'XX', deadline, id)
-    mark_held(id, ARGV[i + 1], lease_ms)
+    mark_extended(id, ARGV[i + 1], lease_ms)
   end
   words[#words + 1] = word
 end

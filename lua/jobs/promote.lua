@@ -7,5 +7,5 @@
 
 local now = server_ms()
 local moved = promote_due(tonumber(ARGV[1]), now)
-write_stats(now)
+finish(now)
 return moved

@@ -15,6 +15,6 @@ local words, done = each_job(3, function(id, now)
     return 'refused'
   end
   return promote_job(id, now) and 'done' or 'gone'
-end, write_stats)
+end, finish)
 ring_wake(done)
 return words

@@ -9,5 +9,5 @@
 local keep = {ms = tonumber(ARGV[2]), max = tonumber(ARGV[3]), dead_ms = 0}
 local now = server_ms()
 local recovered = recover_lapsed(tonumber(ARGV[1]), 0, keep, now)
-write_stats(now)
+finish(now)
 return recovered

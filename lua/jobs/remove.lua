@@ -5,6 +5,7 @@
 -- Reply a word per id: done, gone (there is nothing of it), or refused (a worker holds it)
 -- Errors EMQOLD
 -- @splice lib/each
+-- @splice lib/forget
 -- @splice lib/outcome
 
 return (each_job(3, function(id)

@@ -7,6 +7,6 @@
 -- @splice lib/each
 -- @splice lib/reprocess
 
-local words, done = each_job(3, reprocess_job, write_stats)
+local words, done = each_job(3, reprocess_job, finish)
 ring_wake(done)
 return words

@@ -6,12 +6,12 @@
 --       3 how many jobs to claim  4 lease in ms  5 the worker's name
 --       6 keep outcome records for so many ms (0 keeps none)  7 keep at most so many
 --       8 keep dead jobs for so many ms (0 for ever)
---       9.. settlements of seven values each: verb, id, token, then
---           complete  result, '', '', ''
+--       9.. settlements: verb, id, token, then
+--           complete  result
 --           retry     delay in ms, max attempts, reason, history entry or ''
---           delay     'in' or 'at', ms from now or Unix ms, '', ''
---           cancel    reason, '', '', ''
---           release   '', '', '', ''
+--           delay     'in' or 'at', ms from now or Unix ms
+--           cancel    reason
+--           release   nothing
 -- Reply 1 a word per settlement (see lib/settle)
 --       2 seven values per claimed job: id, payload, attempts, attempt, lane or '', history or '',
 --         lapses so far
@@ -40,36 +40,30 @@ if noted then
   for id in string.gmatch(string.sub(noted, cut + 1), '%w+') do
     local row = read_row(id, 'payload', 'group', 'attempts_base', 'history', 'worker',
       'stalled')
-    if row and row[2] and row[6] == ARGV[5] and call('ZSCORE', base .. 'active', id) then
-      add_claim(claimed, id, row[2], row[1], row[4], row[3], row[5], row[7])
+    if row and row[2] and whole(row[1]) and row[6] == ARGV[5] and call('ZSCORE', base .. 'active', id) then
+      add_claim(claimed, id, row[2], whole(row[1]), row[4], row[3], row[5], row[7])
     end
   end
-  return {words, claimed, next_due(now), next_token(read_limits(now), now)}
+  return {words, claimed, next_due(now), next_token(read_limits(now))}
 end
 
 local keep = {ms = tonumber(ARGV[6]), max = tonumber(ARGV[7]), dead_ms = tonumber(ARGV[8])}
-local words = {}
-for i = 9, #ARGV, 7 do
-  local verb, id, token, first = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-  local word
+local words, others, i = {}, nil, 9
+local values = {complete = 4, retry = 7, delay = 5, cancel = 4, release = 3}
+while i <= #ARGV do
+  local verb, id, token = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if verb == 'complete' then
-    word = settle_complete(id, token, first, keep, now)
-  elseif verb == 'retry' then
-    word = settle_retry(id, token, tonumber(first), tonumber(ARGV[i + 4]), ARGV[i + 5], ARGV[i + 6],
-      keep, now)
-  elseif verb == 'delay' then
-    local score = tonumber(ARGV[i + 4]) + (first == 'in' and now or 0)
-    word = settle_delay(id, token, score, keep, now)
-  elseif verb == 'cancel' then
-    word = settle_cancel(id, token, first, keep, now)
+    words[#words + 1] = settle_complete(id, token, ARGV[i + 3], keep, now)
   else
-    word = settle_release(id, token, keep, now)
+    others = others or other_ways()
+    words[#words + 1] = others[verb](id, token, keep, now, ARGV[i + 3], ARGV[i + 4], ARGV[i + 5],
+      ARGV[i + 6])
   end
-  words[#words + 1] = word
+  i = i + values[verb]
 end
 
 local limit = tonumber(ARGV[3])
 local claimed, ids, token_ms = claim_jobs(limit, tonumber(ARGV[4]), ARGV[5], now)
-write_stats(now)
+finish(now)
 ledger_note(now, table.concat(words, ',') .. ';' .. table.concat(ids, ','))
 return {words, claimed, next_due(now), token_ms}

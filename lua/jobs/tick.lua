@@ -12,6 +12,8 @@
 --       11 what the worker has been told: quiet, stop or ''
 -- @splice lib/promote
 -- @splice lib/recover
+-- @splice lib/forget
+-- @splice lib/unique
 -- @splice lib/claim
 -- @splice lib/cadence
 -- @splice lib/workers
@@ -57,7 +59,7 @@ local function cancels_of(worker)
   return told
 end
 
-write_stats(now)
+finish(now)
 local full = batch > 0 and math.max(due, lapsed, #ended, #died) >= batch
 return {promoted, recovered, buried, #ended + #died, next_due(now), waiting, full and 1 or 0,
   runs_due(now), next_run(now), cancels_of(ARGV[6]),

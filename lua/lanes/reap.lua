@@ -11,5 +11,5 @@ local LOOK = 1000
 local keep = {ms = tonumber(ARGV[3]), max = tonumber(ARGV[4]), dead_ms = 0}
 local now = server_ms()
 local recovered = recover_lapsed(tonumber(ARGV[1]), 0, keep, now, ARGV[2], LOOK)
-write_stats(now)
+finish(now)
 return recovered

@@ -1,17 +1,12 @@
 -- Publishes what happened on the queue's channel `events`: one flat JSON object of texts, `event`
 -- and `job` first. A queue whose meta field `events` is '0' publishes nothing.
--- @splice lib/base
+-- @splice lib/meta
 
 local ERROR_MAX = 200
+local quotes = {}
 
--- A JSON text, whatever bytes the value has: what is not UTF-8 becomes '?'.
-local function quoted(value)
-  if type(value) == 'number' then
-    return string.format('"%.0f"', value)
-  end
-  if not string.find(value, '[^ !#-Z%[%]^-~]') then
-    return '"' .. value .. '"'
-  end
+-- What is not UTF-8 becomes '?'.
+local function escaped(value)
   if string.find(value, '[\128-\255]') then
     local bounds = {[224] = {160, 191}, [237] = {128, 159}, [240] = {144, 191}, [244] = {128, 143}}
     value = string.gsub(value, '([%z\1-\255])([\128-\191]*)', function(lead, tail)
@@ -28,25 +23,44 @@ local function quoted(value)
   return cjson.encode(value)
 end
 
+-- A JSON text, whatever bytes the value has.
+local function quoted(value)
+  if type(value) == 'string' and not string.find(value, '%W') then
+    return '"' .. value .. '"'
+  end
+  local text = quotes[value]
+  if not text then
+    if type(value) == 'number' then
+      text = string.format('"%.0f"', value)
+    elseif string.find(value, '[^ !#-Z%[%]^-~]') then
+      text = escaped(value)
+    else
+      text = '"' .. value .. '"'
+    end
+    quotes[value] = text
+  end
+  return text
+end
+
+local function pair(name, value)
+  if not value then
+    return ''
+  end
+  if name == 'error' or name == 'reason' then
+    value = string.sub(value, 1, ERROR_MAX)
+  end
+  return ',"' .. name .. '":' .. quoted(value)
+end
+
 local announcing
 
--- Further arguments are names and values; one without a value is left out.
-local function announce(event, job, ...)
+-- Up to three names and values may follow; one without a value is left out.
+local function announce(event, job, a, a_value, b, b_value, c, c_value)
   if announcing == nil then
-    announcing = try('HGET', base .. 'meta', 'events') ~= '0'
+    announcing = (meta_fields and meta_fields[7] or try('HGET', base .. 'meta', 'events')) ~= '0'
   end
-  if not announcing then
-    return
+  if announcing then
+    try('PUBLISH', base .. 'events', '{"event":"' .. event .. '","job":' .. quoted(job)
+      .. pair(a, a_value) .. pair(b, b_value) .. pair(c, c_value) .. '}')
   end
-  local message = '{"event":"' .. event .. '","job":' .. quoted(job)
-  for i = 1, select('#', ...), 2 do
-    local name, value = select(i, ...)
-    if value then
-      if name == 'error' or name == 'reason' then
-        value = string.sub(value, 1, ERROR_MAX)
-      end
-      message = message .. ',"' .. name .. '":' .. quoted(value)
-    end
-  end
-  try('PUBLISH', base .. 'events', message .. '}')
 end

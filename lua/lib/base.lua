@@ -16,6 +16,16 @@ local function server_ms()
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
+-- What is gathered while jobs move and written once: every script that moves jobs calls `finish` at
+-- its end, which runs what has been put here.
+local at_end = {}
+
+local function finish(now)
+  for _, write in ipairs(at_end) do
+    write(now)
+  end
+end
+
 -- The named fields of a row, or nil where no row of a job stands under the id. A foreign key of
 -- another type under the row's name is no row; it must not abort a transition half way.
 local function read_row(id, ...)
@@ -44,3 +54,4 @@ local function bump(id, field)
   end
   return n
 end
+-- Base ends.

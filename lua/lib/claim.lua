@@ -5,10 +5,10 @@
 
 local function add_claim(claimed, id, payload, attempts, attempts_base, group, history, stalled)
   local n = #claimed
-  claimed[n + 1], claimed[n + 2], claimed[n + 3] = id, payload, attempts
-  claimed[n + 4] = string.format('%.0f', whole(attempts) - (whole(attempts_base) or 0))
+  local attempt = attempts - (whole(attempts_base) or 0)
+  claimed[n + 1], claimed[n + 2], claimed[n + 3], claimed[n + 4] = id, payload, attempts, attempt
   claimed[n + 5], claimed[n + 6], claimed[n + 7] = group or '', history or '', whole(stalled) or 0
-  return claimed[n + 4]
+  return attempt
 end
 
 -- Claims up to `wanted` jobs, turn by turn: each serviceable lane takes as many as its weight, the
@@ -28,6 +28,7 @@ local function claim_jobs(wanted, lease_ms, worker, now)
     return claimed, ids, -1
   end
   local limit = math.min(wanted, limits.room)
+  local active, deadline = base .. 'active', now + lease_ms
 
   local function take(key, n)
     local members = try('ZPOPMIN', key, n)
@@ -36,10 +37,10 @@ local function claim_jobs(wanted, lease_ms, worker, now)
     end
     local leases = {}
     for i = 1, #members, 2 do
-      leases[i], leases[i + 1] = now + lease_ms, members[i]
+      leases[i], leases[i + 1] = deadline, members[i]
     end
     -- From here on the sweep finds them, whatever stands in the way below.
-    if type(try('ZADD', base .. 'active', unpack(leases))) ~= 'number' then
+    if type(try('ZADD', active, unpack(leases))) ~= 'number' then
       for i = 1, #members, 2 do
         call('ZADD', key, members[i + 1], members[i])
       end
@@ -51,13 +52,13 @@ local function claim_jobs(wanted, lease_ms, worker, now)
         'stalled', 'since', 'started_at', 'unique_until')
       local attempts = row and whole(row[1])
       if not row or not row[2] then
-        call('ZREM', base .. 'active', id)
+        call('ZREM', active, id)
         count('dropped', 1)
       elseif not attempts then
-        call('ZREM', base .. 'active', id)
+        call('ZREM', active, id)
         bury(id, 'the row\'s attempts are not a number', 0, now, row[6])
       else
-        attempts = string.format('%.0f', attempts + 1)
+        attempts = attempts + 1
         call('HSET', row_key(id), 'state', 'active', 'attempts', attempts,
           'started_at', now, 'worker', worker)
         mark_held(id, attempts, lease_ms)
@@ -139,12 +140,14 @@ local function claim_jobs(wanted, lease_ms, worker, now)
     end
   end
 
-  note_starts(limits, #ids, now)
+  if limits.rate and #ids > 0 then
+    limits.rate.note(#ids)
+  end
   if #ids < wanted then
     -- All that could be claimed is claimed, so what `wake` still says is stale.
     call('DEL', base .. 'wake')
   end
-  return claimed, ids, next_token(limits, now)
+  return claimed, ids, next_token(limits)
 end
 
 -- Ms until the earliest scheduled job is due, at least 0; -1 where none waits.

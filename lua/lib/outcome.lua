@@ -1,9 +1,36 @@
 -- @splice lib/release
 
+-- The records made by this call, id to end; the index `outcomes` learns of them at its end.
+local concluded = {}
+local concluded_max
+
 -- Deletes an outcome record; answers whether there was one.
 local function forget_outcome(id)
+  concluded[id] = nil
   call('ZREM', base .. 'outcomes', id)
   return call('UNLINK', row_key(id) .. ':outcome', row_key(id) .. ':logs') > 0
+end
+
+local function write_outcomes()
+  local outcomes, ends = base .. 'outcomes', {}
+  for id, score in pairs(concluded) do
+    ends[#ends + 1] = score
+    ends[#ends + 1] = id
+  end
+  if #ends == 0 then
+    return
+  end
+  if type(try('ZADD', outcomes, unpack(ends))) ~= 'number' then
+    return -- a foreign key; the records end by themselves
+  end
+  local over = call('ZCARD', outcomes) - concluded_max
+  if over > 0 then
+    local oldest, keys = call('ZPOPMIN', outcomes, math.min(over, 100 + #ends / 2)), {}
+    for i = 1, #oldest, 2 do
+      keys[i], keys[i + 1] = row_key(oldest[i]) .. ':outcome', row_key(oldest[i]) .. ':logs'
+    end
+    call('UNLINK', unpack(keys))
+  end
 end
 
 -- Turns the row of a job that has left every set into an outcome record that ends by itself after
@@ -11,24 +38,18 @@ end
 local function conclude(id, state, keep, now, result)
   local key = row_key(id)
   if keep.ms <= 0 or keep.max <= 0 then
-    drop_satellites(id)
-    call('UNLINK', key)
+    drop_row(id)
     return
   end
   call('HSET', key, 'state', state, 'finished_at', now, 'result', result)
-  call('HDEL', key, 'cancel')
   call('RENAME', key, key .. ':outcome')
   call('PEXPIRE', key .. ':outcome', keep.ms)
   call('PEXPIRE', key .. ':logs', keep.ms)
-  local outcomes = base .. 'outcomes'
-  call('ZADD', outcomes, now + keep.ms, id)
-  local over = call('ZCARD', outcomes) - keep.max
-  if over > 0 then
-    local oldest = call('ZPOPMIN', outcomes, math.min(over, 100))
-    for i = 1, #oldest, 2 do
-      call('UNLINK', row_key(oldest[i]) .. ':outcome', row_key(oldest[i]) .. ':logs')
-    end
+  if not concluded_max then
+    concluded_max = keep.max
+    at_end[#at_end + 1] = write_outcomes
   end
+  concluded[id] = now + keep.ms
 end
 
 -- Ends a job as cancelled.
@@ -36,6 +57,7 @@ local function conclude_cancelled(id, unique, reason, keep, now)
   free_unique(id, unique)
   count('cancelled', 1)
   call('HSET', row_key(id), 'last_error', reason)
+  call('HDEL', row_key(id), 'cancel')
   conclude(id, 'cancelled', keep, now, '')
   announce('cancelled', id, 'reason', reason)
 end

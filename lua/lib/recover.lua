@@ -9,10 +9,10 @@ local function recover_lapsed(limit, max_stalled, keep, now, only, look)
   local lapsed = call('ZRANGE', base .. 'active', '-inf', now, 'BYSCORE', 'LIMIT', 0, look or limit)
   local recovered, buried = 0, 0
   for _, id in ipairs(lapsed) do
-    local row = read_row(id, 'group', 'priority', 'unique', 'cancel', 'worker')
+    local row = read_row(id, 'group', 'priority', 'unique', 'cancel', 'worker', 'lock')
     local meant = not only or (row and row[2] == only and recovered < limit)
     if meant then
-      leave_active(id, row and row[2])
+      leave_active(id, row and row[2], row and row[7])
       if row then
         announce('stalled', id, 'lane', row[2], 'worker', row[6])
       end

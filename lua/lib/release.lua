@@ -1,16 +1,19 @@
 -- How a job leaves the active set, in whatever way its claim ends.
 -- @splice lib/place
--- @splice lib/lock
 -- @splice lib/stats
 -- @splice lib/announce
--- @splice lib/unique
+-- @splice lib/free
 -- @splice lib/limits
 
-local function leave_active(id, group)
+-- `extended` where the row has the field `lock`.
+local function leave_active(id, group, extended)
   if call('ZREM', base .. 'active', id) == 0 then
     return false
   end
-  unmark_held(id)
+  call('UNLINK', row_key(id) .. ':lock')
+  if extended then
+    call('HDEL', row_key(id), 'lock')
+  end
   if group then
     lane_in_hand(group, -1)
     settle_ring(group)
@@ -21,28 +24,11 @@ local function leave_active(id, group)
   return true
 end
 
--- Removes what belongs to a job beside its row.
-local function drop_satellites(id)
+-- Removes a row and what belongs to it; answers whether there was anything.
+local function drop_row(id)
   local row = row_key(id)
-  call('UNLINK', row .. ':lock', row .. ':logs', row .. ':dependencies', row .. ':processed',
-    row .. ':failed', row .. ':unsuccessful')
-end
-
--- Deletes a job with everything that belongs to it, wherever it stands. Answers whether there was
--- anything of it.
-local function forget(id)
-  local row = read_row(id, 'group', 'unique')
-  local group = row and row[2]
-  local found = leave_active(id, group)
-  found = unplace(id, group) or found
-  found = call('ZREM', base .. 'schedule', id) == 1 or found
-  found = call('ZREM', base .. 'dead', id) == 1 or found
-  call('ZREM', base .. 'died', id)
-  if row then
-    free_unique(id, row[3])
-  end
-  drop_satellites(id)
-  return call('UNLINK', row_key(id)) == 1 or found
+  return call('UNLINK', row, row .. ':lock', row .. ':logs', row .. ':dependencies',
+    row .. ':processed', row .. ':failed', row .. ':unsuccessful') > 0
 end
 
 -- Moves a job to the dead set. keep_ms > 0 bounds how long it stays there.

@@ -1,4 +1,5 @@
 -- @splice lib/release
+-- @splice lib/unique
 
 -- Brings a dead or cancelled job back to where it came from, with a fresh budget of attempts; the
 -- token goes on growing. It holds its unique key again where nobody else does by now. Answers

@@ -1,6 +1,6 @@
 -- What an operator or the settings may set of a queue and its lanes. Each takes a number, or '' for
 -- none, and wakes workers for what may be claimed now.
--- @splice lib/limits
+-- @splice lib/wake_all
 
 local function set_field(key, field, value)
   if value == '' then

@@ -1,5 +1,5 @@
--- What happened to jobs, as numbers: gathered while they move and written once, by write_stats, which
--- every script calls at its end that counts anything. Each key ends by itself:
+-- What happened to jobs, as numbers: gathered while they move and written by `finish`. Each key of
+-- `stats` ends by itself:
 --   stats:m:<hour>  HASH <minute><letter>  per minute, for a day
 --   stats:h:<day>   HASH <hour><letter>    per hour, for a month
 --   stats:l:<hour>  HASH w<n>, r<n>        how many waited, and ran, for a time of bucket n; two days
@@ -15,14 +15,6 @@ local DAY_MS = 24 * HOUR_MS
 local LAST_BUCKET = 59
 
 local counted, observed = {}, {}
-
-local function count(what, n)
-  -- The total is written at once: a call that a foreign key aborts has ended what it has ended.
-  if what ~= 'enqueued' and what ~= 'retried' then
-    try('HINCRBY', base .. 'metrics:' .. what, 'count', n)
-  end
-  counted[what] = (counted[what] or 0) + n
-end
 
 -- kind is 'w' for a wait or 'r' for a run.
 local function observe(kind, ms)
@@ -53,6 +45,9 @@ local function write_stats(now)
   local minute_of_hour = math.floor(now % HOUR_MS / MINUTE_MS)
   local letters = {completed = 'c', failed = 'f', cancelled = 'x', retried = 'r', enqueued = 'e'}
   for what, n in pairs(counted) do
+    if what ~= 'enqueued' and what ~= 'retried' then
+      try('HINCRBY', base .. 'metrics:' .. what, 'count', n)
+    end
     local letter = letters[what]
     if letter then
       add(stats_key('m', hour), minute_of_hour .. letter, n, 25 * HOUR_MS)
@@ -62,4 +57,9 @@ local function write_stats(now)
   for field, n in pairs(observed) do
     add(stats_key('l', hour), field, n, 49 * HOUR_MS)
   end
+end
+at_end[#at_end + 1] = write_stats
+
+local function count(what, n)
+  counted[what] = (counted[what] or 0) + n
 end

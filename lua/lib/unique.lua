@@ -1,5 +1,5 @@
--- The claim on a unique key: `de:<key>` names the job that holds it. A key that only time frees
--- stands in `throttled` too, scored with its end (Unix ms).
+-- Who holds a unique key, and taking it.
+-- @splice lib/free
 -- @splice lib/where
 
 local HOLDING = {pending = true, active = true, scheduled = true, awaiting_children = true}
@@ -11,10 +11,6 @@ local function trim_throttled(now, limit)
   if #over > 0 then
     call('ZREM', base .. 'throttled', unpack(over))
   end
-end
-
-local function throttled(key)
-  return type(try('ZSCORE', base .. 'throttled', key)) == 'string'
 end
 
 -- The job that holds a key, and its state; nil where the key is free. A job that ended or was lost
@@ -43,12 +39,5 @@ local function hold_unique(id, key, ttl_ms, held_until, now)
     try('ZADD', base .. 'throttled', now + ttl_ms, key)
   else
     try('ZREM', base .. 'throttled', key)
-  end
-end
-
--- Frees the key of a job that ends, only while the key still names it.
-local function free_unique(id, key)
-  if key and try('GET', base .. 'de:' .. key) == id and not throttled(key) then
-    call('DEL', base .. 'de:' .. key)
   end
 end

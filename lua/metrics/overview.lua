@@ -14,7 +14,7 @@ local meta, limits = read_meta(), read_limits(now)
 local first, figures = throughput_of('minute', 60, now)
 return {
   count_jobs(depths), meta[1] and 1 or 0,
-  above_zero(meta[2]) or 0, limits.max or 0, limits.period or 0, limits.room <= 0 and 1 or 0,
+  above_zero(meta[2]) or 0, limits.rate and limits.rate.max or 0, limits.rate and limits.rate.period or 0, limits.room <= 0 and 1 or 0,
   oldest_wait(lanes, now), call('ZCOUNT', base .. 'workers', now, '+inf'), call('ZCARD', base .. 'pending'),
   first, figures,
 }

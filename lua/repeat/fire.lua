@@ -35,7 +35,7 @@ end
 place(id, group, priority)
 ring_wake(1)
 count('enqueued', 1)
-write_stats(server_ms())
+finish(server_ms())
 announce('enqueued', id, 'lane', group, 'schedule', name)
 if at == '' then
   call('ZREM', set, name)

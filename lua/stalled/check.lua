@@ -9,5 +9,5 @@
 local keep = {dead_ms = tonumber(ARGV[3]), ms = tonumber(ARGV[4]), max = tonumber(ARGV[5])}
 local now = server_ms()
 local recovered, buried = recover_lapsed(tonumber(ARGV[1]), tonumber(ARGV[2]), keep, now)
-write_stats(now)
+finish(now)
 return {recovered, buried}

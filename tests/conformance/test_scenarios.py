@@ -301,8 +301,9 @@ def test_cancel() -> None:
 
 def test_native_lock_field(queue: Queue, raw: redis.Redis) -> None:
     job_id = queue.jobs.enqueue(b"x").job_id
-    queue.jobs.claim(lease=30)
+    claim = only(queue.jobs.claim(lease=30))
     key = queue.keys.job(job_id)
+    queue.jobs.extend_lock(claim, 30)
     assert 0 < raw.execute_command("HPTTL", key, "FIELDS", 1, "lock")[0] <= 60_000
     assert 0 < raw.pttl(key + b":lock") <= 60_000
     raw.execute_command("HPEXPIREAT", key, 1, "FIELDS", 1, "lock")

@@ -41,7 +41,7 @@ def header(name: str) -> str:
 
 def wanted(name: str) -> set[str]:
     """The fragments that a file asks for, and those that they ask for."""
-    found = set(re.findall(r"^-- @splice (\S+)$", source(name), re.MULTILINE))
+    found = set(re.findall(r"^ *-- @splice (\S+)$", source(name), re.MULTILINE))
     return found.union(*(wanted(each) for each in found))
 
 
@@ -73,9 +73,23 @@ def test_each_fragment_is_spliced_once(name: str) -> None:
 def test_no_fragment_comes_along_that_nobody_asked_for(name: str) -> None:
     text = script(name).text.decode()
     for fragment in set(FRAGMENTS) - wanted(name):
-        function = re.search(r"^local function \w+", source(fragment), re.MULTILINE)
+        function = re.search(r"^local function \w+\(", source(fragment), re.MULTILINE)
         assert function is not None
         assert function[0] not in text
+
+
+@pytest.mark.parametrize("name", TRANSITIONS)
+def test_what_a_script_calls_is_known_where_it_calls_it(name: str) -> None:
+    known = set("call try tonumber tostring type ipairs pairs unpack error pcall".split())
+    text = re.sub(r"'(\\.|[^'\\])*'", "''", code(script(name).text.decode()))
+    words = {"function", "if", "and", "or", "not", "return", "while", "until", "elseif"}
+    names = r"(\w+(?:, \w+)*)"
+    for match in re.finditer(
+        rf"(?:local )?function ?(\w*)\(([\w, .]*)\)|(?:local|for) {names}|(?<![\w.:])(\w+)\(", text
+    ):
+        function, parameters, made, called = match.groups()
+        known.update(re.findall(r"\w+", f"{function} {parameters} {made}"))
+        assert called is None or called in known | words
 
 
 @pytest.mark.parametrize("name", TRANSITIONS)
