@@ -118,7 +118,7 @@ class Jobs:
                 sent.
             ServerUnavailable: not known to be admitted.
         """
-        return self._one(payload, "now", 0, job_id, lane, priority, unique)
+        return self.admit(payload, "now", 0, job_id, lane, priority, unique)
 
     def enqueue_at(
         self,
@@ -131,7 +131,7 @@ class Jobs:
         unique: Unique | None = None,
     ) -> Admission:
         """Parks a job until an instant: an aware datetime or Unix ms. The past is due at once."""
-        return self._one(payload, "at", instant_ms(when), job_id, lane, priority, unique)
+        return self.admit(payload, "at", instant_ms(when), job_id, lane, priority, unique)
 
     def enqueue_in(
         self,
@@ -145,7 +145,7 @@ class Jobs:
     ) -> Admission:
         """Parks a job for a while, seconds or a timedelta, measured by the server's clock."""
         ms = duration_ms(delay, "the delay")
-        return self._one(payload, "in", ms, job_id, lane, priority, unique)
+        return self.admit(payload, "in", ms, job_id, lane, priority, unique)
 
     def enqueue_many(
         self,
@@ -167,26 +167,32 @@ class Jobs:
             self.admission(list(payloads), lane=lane, priority=priority, progress=progress)
         )
 
-    def _one(
+    def admit(
         self,
         payload: bytes | str,
         when: str,
         ms: int,
-        job_id: str | None,
-        lane: str | None,
-        priority: int,
-        unique: Unique | None,
+        job_id: str | None = None,
+        lane: str | None = None,
+        priority: int = 0,
+        unique: Unique | None = None,
     ) -> Admission:
-        steps = self.admission(
-            [payload],
-            own_ids=None if job_id is None else [job_id],
-            lane=lane,
-            priority=priority,
-            unique=unique,
-            when=when,
-            ms=ms,
-        )
-        return self._client.drive(steps)[0]
+        """Admits one job; ``when`` and ``ms`` as of :meth:`admission`."""
+        body = self.body(payload)
+        head = self._head(lane, priority, unique, when, ms, job_id is not None)
+        if job_id is not None:
+            return self._client.drive(self._admit([body], [check_job(job_id)], head, None))[0]
+        client = self._client
+        (name,) = client.drive(client.mint(1))
+        slot = client.take_slot()
+        try:
+            call = self._queue.call("jobs/enqueue", *slot.next(), *head, name, body)
+            (verdict,) = client.ask(call)
+        finally:
+            client.give_slot(slot)
+        if verdict == 0:
+            return client.drive(self._admit([body], None, head, None))[0]
+        return _admission(name, verdict, head)
 
     def admission(
         self,
@@ -209,6 +215,25 @@ class Jobs:
             when: ``now``, ``at`` (``ms`` is Unix ms) or ``in`` (``ms`` from the server's now).
         """
         bodies = [self.body(payload) for payload in payloads]
+        head = self._head(lane, priority, unique, when, ms, own_ids is not None)
+        if own_ids is not None:
+            for own in own_ids:
+                check_job(own)
+        given = own_ids if own_ids is not None else minted_ids
+        if given is not None and len(given) != len(bodies):
+            raise ValueError(f"{len(given)} ids were given for {len(bodies)} payloads")
+        return self._admit(bodies, given, head, progress)
+
+    def _head(
+        self,
+        lane: str | None,
+        priority: int,
+        unique: Unique | None,
+        when: str,
+        ms: int,
+        own: bool,
+    ) -> tuple[Argument, ...]:
+        """The arguments of an admission that are the same for all its jobs, checked."""
         if lane is not None:
             check_lane(lane)
         if isinstance(priority, bool) or not isinstance(priority, int):
@@ -219,25 +244,18 @@ class Jobs:
             )
         if unique is not None:
             unique.check()
-        if own_ids is not None:
-            for own in own_ids:
-                check_job(own)
-        given = own_ids if own_ids is not None else minted_ids
-        if given is not None and len(given) != len(bodies):
-            raise ValueError(f"{len(given)} ids were given for {len(bodies)} payloads")
-        head = (
+        return (
             when,
             ms,
             lane or "",
             priority,
-            "minted" if own_ids is None else "own",
+            "own" if own else "minted",
             unique.key if unique else "",
             unique.ttl_ms() if unique else 0,
             unique.until if unique else "done",
             unique.on_conflict if unique else "skip",
             *self._keep(),
         )
-        return self._admit(bodies, given, head, progress)
 
     def _admit(
         self,
@@ -247,7 +265,6 @@ class Jobs:
         progress: Callable[[int, int], object] | None,
     ) -> Steps[list[Admission]]:
         total = len(bodies)
-        word = Outcome.ENQUEUED if head[0] == "now" else Outcome.SCHEDULED
         admissions: list[Admission] = []
         slot = self._client.take_slot()
         try:
@@ -262,7 +279,7 @@ class Jobs:
                     names = yield from self._client.mint(len(chunk))
                 else:
                     names = list(ids[start:end])
-                admissions += yield from self._admit_chunk(slot, names, chunk, head, word)
+                admissions += yield from self._admit_chunk(slot, names, chunk, head)
                 start = end
                 if progress:
                     progress(start, total)
@@ -276,7 +293,6 @@ class Jobs:
         names: list[str],
         bodies: list[bytes],
         head: tuple[Argument, ...],
-        word: Outcome,
     ) -> Steps[list[Admission]]:
         args: list[Argument] = [*slot.next(), *head]
         for pair in zip(names, bodies, strict=True):
@@ -285,17 +301,13 @@ class Jobs:
         admissions = []
         collided = []
         for n, verdict in enumerate(verdicts):
-            if verdict == 1:
-                admissions.append(Admission(names[n], word))
-            elif verdict == 0:
+            if verdict == 0:
                 collided.append(n)
-                admissions.append(Admission("", word))
-            else:
-                admissions.append(Admission(_id(verdict), Outcome.DUPLICATE))
+            admissions.append(_admission(names[n], verdict, head))
         if collided:
             fresh = yield from self._client.mint(len(collided))
             again = [bodies[n] for n in collided]
-            admitted = yield from self._admit_chunk(slot, fresh, again, head, word)
+            admitted = yield from self._admit_chunk(slot, fresh, again, head)
             for n, admission in zip(collided, admitted, strict=True):
                 admissions[n] = admission
         return admissions
@@ -894,6 +906,13 @@ def _refuse_lost(word: bytes, claim: Claim) -> None:
 
 def _reason(text: str) -> bytes:
     return text[:_REASON_MAX].encode("utf-8", "backslashreplace")
+
+
+def _admission(name: str, verdict: Any, head: tuple[Argument, ...]) -> Admission:
+    """What the admission script said of a job; see ``lua/jobs/enqueue.lua``."""
+    if isinstance(verdict, int):
+        return Admission(name, Outcome.ENQUEUED if head[0] == "now" else Outcome.SCHEDULED)
+    return Admission(_id(verdict), Outcome.DUPLICATE)
 
 
 def _id(reply: bytes) -> str:

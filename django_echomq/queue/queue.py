@@ -151,7 +151,7 @@ class Queue:
 
     def run(self, name: str, *args: Argument) -> Any:
         """Runs a transition on this queue and answers its reply."""
-        return self.client.drive(self.client.run(self.call(name, *args)))
+        return self.client.ask(self.call(name, *args))
 
     def drive(self, steps: Steps[T]) -> T:
         return self.client.drive(steps)

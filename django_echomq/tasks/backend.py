@@ -80,15 +80,16 @@ class EchoMQBackend(BaseTaskBackend):
             PayloadTooLarge: nothing was sent.
             ServerUnavailable: not known to be sent.
         """
-        call = _TaskCall(task, args, kwargs)
-        return call.sent(call.queue.drive(call.steps())[0])
+        return _Sending(task).send(args, kwargs)
 
     async def aenqueue(  # type: ignore[override]
         self, task: Task[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> EchoTaskResult:
         """:meth:`enqueue` on the running event loop, without a thread."""
-        call = _TaskCall(task, args, kwargs)
-        return call.sent((await call.queue.client.adrive(call.steps()))[0])
+        sending = _Sending(task)
+        call = sending.call(args, kwargs)
+        (admission,) = await sending.queue.client.adrive(sending.steps([call.encode()]))
+        return sending.sent(call, admission)
 
     def enqueue_many(
         self,
@@ -96,13 +97,12 @@ class EchoMQBackend(BaseTaskBackend):
         calls: Iterable[tuple[Iterable[Any], dict[str, Any]]],
     ) -> list[EchoTaskResult]:
         """Sends many calls of one task; see :meth:`EchoTask.enqueue_many`."""
-        many = [_TaskCall(task, tuple(args), kwargs) for args, kwargs in calls]
-        if not many:
-            return []
-        if many[0].unique:
+        sending = _Sending(task)
+        many = [sending.call(tuple(args), kwargs) for args, kwargs in calls]
+        if many and sending.unique:
             raise InvalidTask("enqueue_many does not take unique: one key holds one job.")
-        admissions = many[0].queue.drive(many[0].steps([call.payload for call in many]))
-        return [call.sent(admission) for call, admission in zip(many, admissions, strict=True)]
+        admissions = sending.queue.drive(sending.steps([call.encode() for call in many]))
+        return [sending.sent(call, done) for call, done in zip(many, admissions, strict=True)]
 
     def enqueue_on_commit(
         self,
@@ -112,12 +112,13 @@ class EchoMQBackend(BaseTaskBackend):
         using: str | None,
     ) -> EchoTaskResult:
         """Sends a call after commit; see :meth:`EchoTask.enqueue_on_commit`."""
-        call = _TaskCall(task, args, kwargs)
-        job_id = _mint(call.queue)
+        sending = _Sending(task)
+        call = sending.call(args, kwargs)
+        payload, job_id = call.encode(), _mint(sending.queue)
         result = fresh_result(task, job_id, call.args, call.kwargs)
 
         def send() -> None:
-            (admission,) = call.queue.drive(call.steps(minted_ids=[job_id]))
+            (admission,) = sending.queue.drive(sending.steps([payload], [job_id]))
             for name, value in (
                 ("id", admission.job_id),
                 ("outcome", admission.outcome),
@@ -196,52 +197,55 @@ def _unique(value: Unique | str) -> Unique:
     return Unique(value) if isinstance(value, str) else value
 
 
-class _TaskCall:
-    """A call on its way: checked and encoded."""
+class _Sending:
+    """What is the same for all calls of a task, and how they go out."""
 
-    def __init__(self, task: Task[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def __init__(self, task: Task[..., Any]) -> None:
         self.task = task
-        self.args: list[Any] = to_json(args)
-        self.kwargs: dict[str, Any] = to_json(kwargs)
+        self.name = task.module_path
         self.queue = get_queue(task.queue_name)
-        options: dict[str, Any] = {}
-        self.lane: str | None = None
+        self.options: dict[str, Any] = {}
         self.unique: Unique | None = None
+        lane: str | None = None
         if isinstance(task, EchoTask):
-            self.lane = task.lane
+            lane = task.lane
             self.unique = None if task.unique is None else _unique(task.unique)
-            options = _overrides(task)
+            self.options = _overrides(task)
         else:
             register(task)
-        self.payload = Envelope(task.module_path, self.args, self.kwargs, options).encode()
-
-    def steps(
-        self,
-        payloads: list[bytes] | None = None,
-        minted_ids: list[str] | None = None,
-    ) -> Steps[list[Admission]]:
         when, ms = "now", 0
-        run_after = self.task.run_after
+        run_after = task.run_after
         if run_after is not None:
             if timezone.is_naive(run_after):
                 run_after = timezone.make_aware(run_after)
             when, ms = "at", instant_ms(run_after, "run_after")
-        return self.queue.jobs.admission(
-            [self.payload] if payloads is None else payloads,
-            minted_ids=minted_ids,
-            lane=self.lane,
-            priority=int(self.task.priority),
-            unique=self.unique,
-            when=when,
-            ms=ms,
-        )
+        self._where: dict[str, Any] = {
+            "lane": lane,
+            "priority": int(task.priority),
+            "unique": self.unique,
+            "when": when,
+            "ms": ms,
+        }
 
-    def sent(self, admission: Admission) -> EchoTaskResult:
+    def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Envelope:
+        """A call, checked."""
+        return Envelope(self.name, to_json(args), to_json(kwargs), self.options)
+
+    def send(self, args: Sequence[Any], kwargs: dict[str, Any]) -> EchoTaskResult:
+        call = self.call(args, kwargs)
+        return self.sent(call, self.queue.jobs.admit(call.encode(), **self._where))
+
+    def steps(
+        self, payloads: list[bytes], minted_ids: list[str] | None = None
+    ) -> Steps[list[Admission]]:
+        return self.queue.jobs.admission(payloads, minted_ids=minted_ids, **self._where)
+
+    def sent(self, call: Envelope, admission: Admission) -> EchoTaskResult:
         result = fresh_result(
             self.task,
             admission.job_id,
-            self.args,
-            self.kwargs,
+            call.args,
+            call.kwargs,
             admission.outcome,
             enqueued_at=datetime.now(UTC),
         )

@@ -37,6 +37,7 @@ _made_elsewhere = False  # whether any connection was ever made on a thread that
 class _Here(threading.local):
     runs_jobs = False
     looked_at = 0.0
+    may_have = True  # whether a connection may be open here
 
 
 _here = _Here()
@@ -44,6 +45,7 @@ _here = _Here()
 
 def _note(**kwargs: Any) -> None:
     global _made_elsewhere
+    _here.may_have = True
     if not _here.runs_jobs:
         _made_elsewhere = True
 
@@ -59,13 +61,12 @@ class fresh_connections:  # noqa: N801 - used as a function
     def __enter__(self) -> None:
         self._before, _here.runs_jobs = _here.runs_jobs, True
         self._callers: set[str] = set()
-        opened = _open()
-        if opened:
+        if _here.may_have and (opened := _open()):
             self._callers = {each.alias for each in opened if each.in_atomic_block}
             _renew()
 
     def __exit__(self, *error: object) -> None:
-        if _open():
+        if _here.may_have and _open():
             _roll_back(self._callers)
             _tidy()
         elif settings.DEBUG:
@@ -97,7 +98,11 @@ async def fresh_async_connections() -> AsyncIterator[None]:
 
 def _open() -> list[BaseDatabaseWrapper]:
     """The connections of this thread."""
-    return [each for each in connections.all(initialized_only=True) if each.connection is not None]
+    opened = [
+        each for each in connections.all(initialized_only=True) if each.connection is not None
+    ]
+    _here.may_have = bool(opened)
+    return opened
 
 
 def _renew(alone: Callable[[], bool] = lambda: True) -> None:

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from .verdicts import BadPayload
@@ -61,19 +62,24 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"JSON cannot carry {kind.__name__}: send an id or plain values instead")
 
 
-# Made once: json.dumps makes one per call.
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+# Made once: json.dumps makes an encoder per call, and an encoder one in C per value.
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_make = getattr(json.encoder, "c_make_encoder", None)
+_chunks = _make and _make(
+    None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False
+)
 _encode_ascii = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
 def dumps(plain: Any) -> bytes:
     """Compact JSON as UTF-8; text that UTF-8 cannot carry is escaped."""
     try:
-        return _encode(plain).encode()
+        return ("".join(_chunks(plain, 0)) if _chunks else _encoder.encode(plain)).encode()
     except UnicodeEncodeError:
         return _encode_ascii(plain).encode()
 
 
+_decode = json.JSONDecoder().decode
 _TASK_FIRST = re.compile(rb'\{"task":"([^"\\]{1,200})"')
 
 
@@ -86,6 +92,11 @@ def task_name(payload: bytes) -> str:
         return Envelope.decode(payload).task[:200]
     except BadPayload:
         return ""
+
+
+@lru_cache
+def _opening(task: str) -> bytes:
+    return b'{"task":' + dumps(task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +115,15 @@ class Envelope:
     options: dict[str, Any] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        parts: dict[str, Any] = {"task": self.task}
+        parts = [_opening(self.task)]
         if self.args:
-            parts["args"] = self.args
+            parts += b',"args":', dumps(self.args)
         if self.kwargs:
-            parts["kwargs"] = self.kwargs
+            parts += b',"kwargs":', dumps(self.kwargs)
         if self.options:
-            parts["options"] = self.options
-        return dumps(parts)
+            parts += b',"options":', dumps(self.options)
+        parts.append(b"}")
+        return b"".join(parts)
 
     @classmethod
     def decode(cls, payload: bytes) -> Envelope:
@@ -121,7 +133,7 @@ class Envelope:
             BadPayload: if it is not an envelope; the message says in which way.
         """
         try:
-            parts = json.loads(payload.decode())
+            parts = _decode(payload.decode())
         except (ValueError, RecursionError) as error:
             raise BadPayload(f"the payload is not JSON: {error}") from None
         if not isinstance(parts, dict) or not isinstance(parts.get("task"), str):

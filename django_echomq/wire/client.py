@@ -241,6 +241,21 @@ class Client:
             value: T = end.value
             return value
 
+    def ask(self, call: Call) -> Reply:
+        """:meth:`run` on this thread. Steps are walked only where the first try does not tell."""
+        asked = time.monotonic()
+        try:
+            (reply,) = self.roundtrip([call.command])
+        except LOGIN:
+            raise
+        except LOST as error:
+            if time.monotonic() >= asked + self.retry_for:
+                raise self._away(error) from error
+            return self.drive(self.run(call))
+        if isinstance(reply, NoScriptError):
+            return self.drive(self.run(call))
+        return _raised(reply)
+
     def close(self) -> None:
         """Closes the connections that are not in use."""
         self._drop_idle()
@@ -295,11 +310,12 @@ class Client:
                 raise
             except LOST as error:
                 if time.monotonic() + delay >= deadline:
-                    raise ServerUnavailable(
-                        f"no answer from the server at {self.endpoint.label}: {error}"
-                    ) from error
+                    raise self._away(error) from error
             yield delay
             delay = min(max(0.02, 2 * delay), 0.5)
+
+    def _away(self, error: Exception) -> ServerUnavailable:
+        return ServerUnavailable(f"no answer from the server at {self.endpoint.label}: {error}")
 
     # Identity
 

@@ -15,7 +15,6 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
-from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from ..queue import Queue, Settled
@@ -25,6 +24,7 @@ from ..wire import __version__
 from ..wire.client import LOST, Call, Client, Reply
 from ..wire.errors import EchoMQError, VersionFence
 from .hand import Hand, Handler
+from .inbox import Inbox
 from .leases import LeaseKeeper
 from .parking import Parking
 from .promoter import AFTER_FIRING_MS, RUNS_BATCH, tick_answer, tick_call
@@ -39,10 +39,14 @@ _TOKEN_RETRY = 0.005  # seconds that the first claim which finds a rate's token 
 _AWAY_PAUSE = 0.1  # seconds between tries while the server is away, on top of the client's own
 _SETTLE_BATCH = 100
 _LAST_ORDERS = 2.0  # seconds that told handlers get, after the grace time
-# Short jobs are claimed ahead: as many as should start within this many seconds, at most one per
-# thread. One that has not started after the second figure is given back for others to take.
+# Short jobs are claimed ahead: as many as should start within this many seconds, at most so many
+# per thread. One that has not started after the last figure is given back for others to take.
 _AHEAD = 0.02
+_AHEAD_PER_THREAD = 4
 _AHEAD_AT_MOST = 0.1
+# Jobs that take less than this (seconds) are one thread's as long as its line moves within that.
+_BRIEF = 0.0002
+_MOVES = 0.002
 _LONG = 1.0  # the run time (seconds) assumed before jobs have proved short
 # What has finished waits so long (seconds) for company while jobs claimed ahead keep the threads
 # busy; else for that share of a job's usual run time, at most as long.
@@ -172,9 +176,7 @@ class Worker:
         self._burst = burst
         self._left = math.inf if max_jobs is None else max_jobs
         self._promoter = promoter
-        self._inbox: SimpleQueue[_Left | _Late | tuple[Parking, Queue | None] | None] = (
-            SimpleQueue()
-        )
+        self._inbox: Inbox[_Left | _Late | tuple[Parking, Queue | None] | None] = Inbox()
         self._signals = 0
         self._told_to_stop = False
         self._told = False
@@ -182,6 +184,7 @@ class Worker:
         self._elsewhere = 0  # of those in hand, those that hold no thread
         self._run_time = _LONG
         self._line_since = 0.0
+        self._line = 0, 0.0  # how many wait, and since when it is so many
         self._finished_since = 0.0
         self._away_since: float | None = None
         self._served = {queue: _Served(queue) for queue in queues}
@@ -256,10 +259,11 @@ class Worker:
             delay_ms = options.backoff.delay_ms(max(1, claim.attempt))
             settlement = hand.queue.jobs.failure(claim, delay_ms / 1000, error=repr(error))
         end = None if settlement is None else _End(hand, settlement)
-        self._inbox.put(_Left(time.perf_counter() - started, end))
+        # The last one of a line is waited for.
+        self._inbox.put(_Left(time.perf_counter() - started, end), not self._pool.waiting)
 
     def _ended_elsewhere(self, hand: Hand, settlement: Settlement) -> None:
-        self._inbox.put(_Late(_End(hand, settlement)))
+        self._inbox.put(_Late(_End(hand, settlement)), urgent=False)
 
     # The loop
 
@@ -284,8 +288,10 @@ class Worker:
                 self._get_ready(self._prepare)
             if self._pool.waiting and (self._stops or now - self._line_since > _AHEAD_AT_MOST):
                 self._give_back_line()
+            if self._pool.waiting:
+                self._watch_line(now)
             if self._lingering(now):
-                self._collect(self._linger())
+                self._collect(self._linger(), self._enough())
                 continue
             calls = self._plan(now)
             if calls:
@@ -319,6 +325,8 @@ class Worker:
         )
         if self._pool.waiting:
             until = min(until, self._line_since + _AHEAD_AT_MOST)
+            if self._pool.brief:
+                until = min(until, now + _MOVES)
         held = self._in_hand - self._elsewhere
         if not self._stops and held < self._threads and not self._away_since:
             for parking in self._parkings:
@@ -326,29 +334,24 @@ class Worker:
                     parking.ask(max(0.001, until - now), resting)
         return max(0.0, until - now)
 
-    def _collect(self, seconds: float) -> None:
-        """Takes in what has happened; waits for the first of it for at most so long."""
-        inbox = self._inbox
-        try:
-            event = inbox.get(timeout=seconds) if seconds > 0 else inbox.get_nowait()
-            while True:
-                if isinstance(event, _Left):
-                    self._run_time += (event.seconds - self._run_time) / 16
-                    if event.end:
-                        self._note_end(event.end)
-                    else:
-                        self._elsewhere += 1
-                elif isinstance(event, _Late):
-                    self._elsewhere -= 1
+    def _collect(self, seconds: float, enough: int = 1) -> None:
+        """Takes in what has happened; waits at most so long until so many jobs have ended, or
+        something else happens."""
+        for event in self._inbox.take(seconds, enough):
+            if isinstance(event, _Left):
+                self._run_time += (event.seconds - self._run_time) / 16
+                if event.end:
                     self._note_end(event.end)
-                elif event is not None:
-                    parking, queue = event
-                    parking.asked = False
-                    if queue is not None:
-                        self._served[queue].more = True
-                event = inbox.get_nowait()
-        except Empty:
-            pass
+                else:
+                    self._elsewhere += 1
+            elif isinstance(event, _Late):
+                self._elsewhere -= 1
+                self._note_end(event.end)
+            elif event is not None:
+                parking, queue = event
+                parking.asked = False
+                if queue is not None:
+                    self._served[queue].more = True
 
     def _note_end(self, end: _End) -> None:
         served = self._served[end.hand.queue]
@@ -361,16 +364,31 @@ class Worker:
         """Whether what has finished should wait for more of it before the server is asked."""
         finished = sum(len(served.finished) for served in self._served.values())
         return (
-            0 < finished < self._threads // 2
+            0 < finished < self._enough()
             and self._in_hand > 0
             and not self._stops
             and now - self._finished_since < self._linger()
         )
 
+    def _enough(self) -> int:
+        """How many ended jobs are worth a round trip at once."""
+        return self._slots() * 2 // 5
+
     def _linger(self) -> float:
         if self._pool.waiting:
-            return _LINGER
+            return _MOVES if self._pool.brief else _LINGER
+        if self._elsewhere > self._slots():
+            return _MOVES
         return min(_LINGER, _LINGER_SHARE * self._run_time)
+
+    def _watch_line(self, now: float) -> None:
+        """Lets more threads take from a line on which one is slow."""
+        waiting = self._pool.waiting
+        if waiting != self._line[0]:
+            self._line = waiting, now
+        elif self._pool.brief and now - self._line[1] > _MOVES:
+            self._run_time = _LONG
+            self._pool.nudge()
 
     def _give_back_line(self) -> None:
         """Gives back what was claimed ahead and has not started."""
@@ -384,8 +402,8 @@ class Worker:
 
     def _slots(self) -> int:
         """How many jobs may hold or await a thread: one per thread, and what is claimed ahead."""
-        ahead = self._threads * min(1.0, _AHEAD / max(self._run_time, 1e-9))
-        return self._threads + int(ahead)
+        ahead = min(_AHEAD_PER_THREAD, _AHEAD / max(self._run_time, 1e-9))
+        return self._threads + int(self._threads * ahead)
 
     def _plan(self, now: float) -> list[tuple[_Served, Call, bool]]:
         """The calls to make now: (queue, call, whether it is a beat)."""
@@ -610,6 +628,8 @@ class Worker:
                 self._line_since = time.monotonic()
                 hands = [Hand(queue, claim, later=self._ended_elsewhere) for claim in claims]
                 self._leases.add(hands)
+                self._line = len(hands) + self._pool.waiting, self._line_since
+                self._pool.brief = self._run_time < _BRIEF
                 self._pool.submit(hands)
         self._due_in(served, exchange.next_due_ms)
 

@@ -16,7 +16,9 @@ class ThreadPool(Generic[T]):
 
     A batch of items wakes one thread; each thread that takes an item while more wait wakes one
     more. Handlers that block therefore run side by side at once, and a batch of handlers that do
-    not costs one hand-over instead of one per job.
+    not costs one hand-over instead of one per job. While :attr:`brief` is set a batch is one
+    thread's, until :meth:`nudge` says that it takes its time: threads that do not block only take
+    the interpreter from each other.
 
     Args:
         size: how many threads.
@@ -29,6 +31,7 @@ class ThreadPool(Generic[T]):
         self._items: deque[T] = deque()
         self._tokens: SimpleQueue[bool] = SimpleQueue()
         self._waking = False
+        self.brief = False
         self._threads = [
             # Daemons: a handler that never returns must not keep a stopped worker alive.
             threading.Thread(target=self._serve, name=f"{name}-{n}", daemon=True)
@@ -41,6 +44,12 @@ class ThreadPool(Generic[T]):
         """Adds items to the line."""
         self._items.extend(items)
         self._wake()
+
+    def nudge(self) -> None:
+        """Wakes a thread for a line on which the others are slow."""
+        self.brief = False
+        if self._items:
+            self._wake()
 
     @property
     def waiting(self) -> int:
@@ -77,7 +86,7 @@ class ThreadPool(Generic[T]):
                     item = items.popleft()
                 except IndexError:
                     break
-                if items:
+                if items and not self.brief:
                     self._wake()
                 work(item)
                 # Not kept alive while the thread waits.

@@ -48,18 +48,26 @@ if noted then
 end
 
 local keep = {ms = tonumber(ARGV[6]), max = tonumber(ARGV[7]), dead_ms = tonumber(ARGV[8])}
-local words, others, i = {}, nil, 9
-local values = {complete = 4, retry = 7, delay = 5, cancel = 4, release = 3}
-while i <= #ARGV do
-  local verb, id, token = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  if verb == 'complete' then
-    words[#words + 1] = settle_complete(id, token, ARGV[i + 3], keep, now)
-  else
-    others = others or other_ways()
-    words[#words + 1] = others[verb](id, token, keep, now, ARGV[i + 3], ARGV[i + 4], ARGV[i + 5],
-      ARGV[i + 6])
+local words = {}
+local done, fault = pcall(function()
+  local values = {complete = 4, retry = 7, delay = 5, cancel = 4, release = 3}
+  local i, others = 9, nil
+  while i <= #ARGV do
+    local verb, id, token = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+    if verb == 'complete' then
+      words[#words + 1] = settle_complete(id, token, ARGV[i + 3], keep, now)
+    else
+      others = others or other_ways()
+      words[#words + 1] = others[verb](id, token, keep, now, ARGV[i + 3], ARGV[i + 4], ARGV[i + 5],
+        ARGV[i + 6])
+    end
+    i = i + values[verb]
   end
-  i = i + values[verb]
+end)
+if not done then
+  -- A foreign key was in the way of one; those before it have ended, and count.
+  finish(now)
+  return redis.error_reply(type(fault) == 'table' and fault.err or fault)
 end
 
 local limit = tonumber(ARGV[3])

@@ -110,16 +110,31 @@ def test_a_foreign_key_in_the_way_of_settling_does_not_stop_the_others(
     make_queue: MakeQueue, raw: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = make_queue()
-    raw.set(queue.keys.outcomes, "a string")
-    queue.jobs.enqueue_many([b"x"] * 30)
+    raw.set(queue.keys.dead, "a string")
+    ids = [done.job_id for done in queue.jobs.enqueue_many([b"x"] * 30)]
+
+    def fails_once(hand: Hand) -> Settlement:
+        if hand.claim.job_id == ids[12]:
+            return queue.jobs.failure(hand.claim, max_attempts=1)
+        return complete(hand)
+
     with caplog.at_level(logging.ERROR, "django_echomq.worker"):
-        assert Worker([queue], complete, name="w", burst=True).run() is Stopped.FINISHED
-    assert "could not be settled" in caplog.text
-    assert queue.metrics.counts("pending", "active", "completed") == {
-        "pending": 0,
-        "active": 0,
-        "completed": 30,
-    }
+        assert Worker([queue], fails_once, name="w", burst=True).run() is Stopped.FINISHED
+    assert f"Job {ids[12]} could not be settled" in caplog.text
+    raw.delete(queue.keys.dead)
+    assert queue.jobs.state(ids[12]) == "active"  # until its lease lapses
+    assert queue.metrics.counts("pending", "completed") == {"pending": 0, "completed": 29}
+
+
+def test_a_foreign_key_in_place_of_the_index_of_records_is_in_nobodys_way(
+    make_queue: MakeQueue, raw: redis.Redis
+) -> None:
+    queue = make_queue()
+    raw.set(queue.keys.outcomes, "a string")
+    job_id = queue.jobs.enqueue(b"x").job_id
+    assert Worker([queue], complete, name="w", burst=True).run() is Stopped.FINISHED
+    assert queue.jobs.get(job_id).state == "completed"
+    assert raw.pttl(queue.keys.job(job_id) + b":outcome") > 0
 
 
 def test_foreign_keys_in_place_of_counters_do_no_harm(
