@@ -45,6 +45,8 @@ _OPTIONS = (
     ("--save", ""),
     ("--appendonly", "yes"),
     ("--appendfsync", "everysec"),
+    # Rows with payloads of up to so many bytes are stored compactly.
+    ("--hash-max-listpack-value", "1024"),
     ("--maxmemory-policy", "noeviction"),
 )
 

@@ -197,6 +197,7 @@ def test_starts_a_private_server(world: World) -> None:
     assert settings["appendonly"] == "yes"
     assert settings["appendfsync"] == "everysec"
     assert settings["save"] == ""
+    assert settings["hash-max-listpack-value"] == "1024"
     assert settings["maxmemory-policy"] == "noeviction"
     assert stat.S_IMODE(world.folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((world.folder / guardian.SOCKET).stat().st_mode) == 0o700
