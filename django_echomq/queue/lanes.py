@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from ..wire.errors import JobGone
@@ -12,7 +13,7 @@ from .limits import check_limit
 from .values import Lane, Reassignment
 
 if TYPE_CHECKING:
-    from .queue import Queue
+    from .queue import Look, Queue
 
 
 class Lanes:
@@ -63,20 +64,31 @@ class Lanes:
         return {lane.name: lane.depth for lane in self.all() if lane.depth}
 
     def all(self) -> list[Lane]:
-        """Every lane that has jobs, jobs in hand or settings, by name; one step for the server."""
-        flat = self._queue.run("lanes/all")
-        return [
-            Lane(
-                flat[i].decode("utf-8", "backslashreplace"),
-                int(flat[i + 1]),
-                _number(flat[i + 2]) or 0,
-                _number(flat[i + 3]),
-                max(1, _number(flat[i + 4]) or 1),
-                bool(flat[i + 5]),
-                bool(flat[i + 6]),
-            )
-            for i in sorted(range(0, len(flat), 7), key=flat.__getitem__)
-        ]
+        """Every lane that has jobs, jobs in hand or settings, by name.
+
+        Up to 250 are read in one step for the server, more of them page by page: a lane that is
+        there throughout is told, as it stood when its page was read.
+        """
+        return self._queue.look(self.look())
+
+    def look(self) -> Look[list[Lane]]:
+        """The steps of :meth:`all`."""
+        lanes: dict[bytes, Lane] = {}
+        place = b""
+        while True:
+            place, names, *columns = yield self._queue.call("lanes/all", place)
+            for name, depth, in_ring, paused, active, limit, weight in zip_longest(names, *columns):
+                lanes[name] = Lane(
+                    name.decode("utf-8", "backslashreplace"),
+                    depth,
+                    _number(active) or 0,
+                    _number(limit),
+                    max(1, _number(weight) or 1),
+                    bool(paused),
+                    bool(in_ring) or (name in lanes and lanes[name].in_ring),
+                )
+            if not place:
+                return [lanes[name] for name in sorted(lanes)]
 
     def drain(self, lane: str, progress: Callable[[int, int], object] | None = None) -> int:
         """Removes the jobs that wait in a lane.
@@ -126,9 +138,9 @@ class Lanes:
         )
 
 
-def _number(value: bytes | int) -> int | None:
+def _number(value: bytes | None) -> int | None:
     """What a foreign hand wrote may be anything."""
     try:
-        return int(value)
+        return None if value is None else int(value)
     except ValueError:
         return None

@@ -1,43 +1,26 @@
--- Every lane that has jobs, jobs in hand or settings.
+-- A page of the lanes that have jobs, jobs in hand or settings.
 --
 -- KEYS  1 base
--- Reply per lane seven values: name, how many wait, in hand, limit or '', weight or '', 1 where it
---       is paused, 1 where it is in the ring
--- @splice lib/ring
+-- ARGV  1 '' or the place to go on from
+-- Reply 1 the place to go on from, '' at the end; then lists with a value for each lane:
+--       2 name  3 how many wait  4 1 where it is in the ring  5 1 where it is paused
+--       6 in hand  7 limit  8 weight, each of them null where there is none
+-- @splice lib/lanes
 
-local order, known, in_ring, is_paused = {}, {}, {}, {}
+local LANES = 250
 
-local function note(group)
-  if not known[group] then
-    known[group] = true
-    order[#order + 1] = group
-  end
+local names, is_in_ring, place = lanes_from(ARGV[1], LANES, ALL_BESIDE_RING)
+
+local function of_each(command, key)
+  local values = #names > 0 and try(command, base .. key, unpack(names)) or {}
+  return values.err and {} or values
 end
 
-local function noted(members, into)
-  for _, group in ipairs(members) do
-    note(group)
-    into[group] = 1
-  end
+local depths, in_ring = {}, {}
+for i = 1, #names do
+  depths[i], in_ring[i] = lane_depth(names[i]), is_in_ring[names[i]] or 0
 end
-
-local function values(key)
-  local flat, by_lane = call('HGETALL', base .. key), {}
-  for i = 1, #flat, 2 do
-    note(flat[i])
-    by_lane[flat[i]] = flat[i + 1]
-  end
-  return by_lane
-end
-
-noted(call('LRANGE', base .. 'ring', 0, -1), in_ring)
-noted(call('SMEMBERS', base .. 'paused'), is_paused)
-local active, limits, weights = values('gactive'), values('glimit'), values('gweight')
-local answer, n = {}, 0
-for _, group in ipairs(order) do
-  answer[n + 1], answer[n + 2], answer[n + 3] = group, lane_depth(group), active[group] or 0
-  answer[n + 4], answer[n + 5] = limits[group] or '', weights[group] or ''
-  answer[n + 6], answer[n + 7] = is_paused[group] or 0, in_ring[group] or 0
-  n = n + 7
-end
-return answer
+return {
+  place, names, depths, in_ring, of_each('SMISMEMBER', 'paused'),
+  of_each('HMGET', 'gactive'), of_each('HMGET', 'glimit'), of_each('HMGET', 'gweight'),
+}

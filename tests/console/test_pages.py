@@ -682,7 +682,7 @@ def test_servers_are_asked_at_the_same_time(
 
     monkeypatch.setattr(Client, "drive", meet)
     named = servers.queues()
-    answers = servers.ask([(queue, queue.metrics.overview_call()) for queue in named])
+    answers = servers.ask([(queue, queue.metrics.overview_look()) for queue in named])
     assert [str(answer) for answer in answers] == ["away", "away"]
 
 
