@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from ..wire.errors import JobGone
@@ -76,16 +75,20 @@ class Lanes:
         lanes: dict[bytes, Lane] = {}
         place = b""
         while True:
-            place, names, *columns = yield self._queue.call("lanes/all", place)
-            for name, depth, in_ring, paused, active, limit, weight in zip_longest(names, *columns):
+            place, names, depths, in_ring, paused, *flat = yield self._queue.call(
+                "lanes/all", place
+            )
+            stopped = set(paused)
+            active, limits, weights = (dict(zip(f[::2], f[1::2], strict=True)) for f in flat)
+            for name, depth, turns in zip(names, depths, in_ring, strict=True):
                 lanes[name] = Lane(
                     name.decode("utf-8", "backslashreplace"),
                     depth,
-                    _number(active) or 0,
-                    _number(limit),
-                    max(1, _number(weight) or 1),
-                    bool(paused),
-                    bool(in_ring) or (name in lanes and lanes[name].in_ring),
+                    _number(active.get(name)) or 0,
+                    _number(limits.get(name)),
+                    max(1, _number(weights.get(name)) or 1),
+                    name in stopped,
+                    bool(turns) or (name in lanes and lanes[name].in_ring),
                 )
             if not place:
                 return [lanes[name] for name in sorted(lanes)]

@@ -142,12 +142,12 @@ class Metrics:
         """How many jobs wait, by the name of the lane as it stands in the keys; empty lanes are
         left out.
         """
-        return self._queue.look(self._depths_look())[1]
+        return self._queue.look(self.depths_look())[1]
 
     def _counts_look(self) -> Look[dict[str, int]]:
-        return _counts(*(yield from self._depths_look()))
+        return _counts(*(yield from self.depths_look()))
 
-    def _depths_look(self) -> Look[tuple[list[int], dict[bytes, int]]]:
+    def depths_look(self) -> Look[tuple[list[int], dict[bytes, int]]]:
         flat: list[int] | None = None
         depths: dict[bytes, int] = {}
         place = b""
