@@ -7,6 +7,7 @@
 --       5 those that are paused, of others too
 --       lanes and values, flat, of others too: 6 in hand  7 limits  8 weights
 -- @splice lib/lanes
+-- @splice lib/tidy
 
 local LANES = 250
 -- What is as small as this is answered whole: there is no faster way to many values of it.
@@ -42,7 +43,7 @@ local depths, in_ring = {}, {}
 for i = 1, #names do
   depths[i], in_ring[i] = lane_depth(names[i]), is_in_ring[names[i]] or 0
 end
-return {
+return tidied({
   place, names, depths, in_ring, of_each('paused', 'SCARD', 'SMEMBERS', 'SMISMEMBER', false),
   values('gactive'), values('glimit'), values('gweight'),
-}
+})

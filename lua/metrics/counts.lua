@@ -6,8 +6,9 @@
 --       2 pending in no lane, active, scheduled, dead, completed, failed
 --       3 lanes  4 how many wait in each
 -- @splice lib/figures
+-- @splice lib/tidy
 
 local LANES = 520
 
 local names, _, place = lanes_from(ARGV[1], LANES, BESIDE_RING)
-return {place, count_jobs(), names, depths_of(names)}
+return tidied({place, count_jobs(), names, depths_of(names)})

@@ -5,7 +5,8 @@
 -- Reply 1 the server's now (Unix ms)  2 number of the first key
 --       3 fields of that key and of those before it, each a flat list
 -- @splice lib/history
+-- @splice lib/tidy
 
 local now = server_ms()
 local number = math.floor(now / KEPT_PER[ARGV[1]]) - ARGV[2]
-return {now, number, history(ARGV[1], number, tonumber(ARGV[3]))}
+return tidied({now, number, history(ARGV[1], number, tonumber(ARGV[3]))})

@@ -4,6 +4,7 @@
 -- ARGV  1 '' or the place in the lanes to go on from
 -- Reply 1 the place to go on from, '' at the end  2 ms; -1 where none waits
 -- @splice lib/figures
+-- @splice lib/tidy
 
 local names, _, place = lanes_from(ARGV[1], LANES_LOOKED_INTO, BESIDE_RING)
-return {place, oldest_wait(names, ARGV[1], place, server_ms())}
+return tidied({place, oldest_wait(names, ARGV[1], place, server_ms())})

@@ -13,16 +13,17 @@
 -- @splice lib/figures
 -- @splice lib/history
 -- @splice lib/limits
+-- @splice lib/tidy
 
 local now, names, _, place = server_ms(), lanes_from(ARGV[1], LANES_LOOKED_INTO, BESIDE_RING)
 local lanes = {place, names, depths_of(names), oldest_wait(names, ARGV[1], place, now)}
 if ARGV[1] ~= '' then
-  return lanes
+  return tidied(lanes)
 end
 local meta, limits = read_meta(), read_limits(now)
 local hour = math.floor(now / KEPT_PER.m)
-return {
+return tidied({
   lanes[1], lanes[2], lanes[3], lanes[4], count_jobs(), meta[1] and 1 or 0,
   above_zero(meta[2]) or 0, limits.max or 0, limits.period or 0, limits.room <= 0 and 1 or 0,
   call('ZCOUNT', base .. 'workers', now, '+inf'), now, hour, history('m', hour, 2),
-}
+})

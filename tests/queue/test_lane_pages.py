@@ -181,6 +181,22 @@ def test_the_ring_may_turn_past_the_place(queue: Queue, raw: redis.Redis) -> Non
     assert {lane.name for lane in found} >= set(names[249:])
 
 
+def test_what_enters_the_ring_behind_the_place_is_met(queue: Queue, raw: redis.Redis) -> None:
+    """All paused lanes are resumed when the ring has been read and some of them have."""
+    running, paused = [f"lane{n:03}" for n in range(260)], [f"paused{n:03}" for n in range(600)]
+    plant(queue, raw, dict.fromkeys(running + paused, [HOUR]), set(running))
+    raw.sadd(queue.keys.base + b"paused", *paused)
+    calls = iter(range(99))
+
+    def resume() -> None:
+        if next(calls) == 1:
+            raw.delete(queue.keys.base + b"paused")
+            raw.rpush(queue.keys.base + b"ring", *paused)
+
+    found = walked(queue, queue.lanes.look(), resume)
+    assert [lane.name for lane in found] == running + paused
+
+
 @pytest.mark.parametrize("look", ["lanes/all", "metrics/counts", "metrics/oldest"])
 def test_a_call_looks_at_a_bounded_number_of_lanes(
     queue: Queue, raw: redis.Redis, look: str
