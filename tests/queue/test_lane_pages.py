@@ -184,7 +184,7 @@ def test_the_ring_may_turn_past_the_place(queue: Queue, raw: redis.Redis) -> Non
 def test_what_enters_the_ring_behind_the_place_is_met(queue: Queue, raw: redis.Redis) -> None:
     """All paused lanes are resumed when the ring has been read and some of them have."""
     running, paused = [f"lane{n:03}" for n in range(260)], [f"paused{n:03}" for n in range(600)]
-    plant(queue, raw, dict.fromkeys(running + paused, [HOUR]), set(running))
+    plant(queue, raw, {name: [HOUR] for name in running + paused}, set(running))
     raw.sadd(queue.keys.base + b"paused", *paused)
     calls = iter(range(99))
 
