@@ -54,7 +54,8 @@ class Meter:
         self.queue, self.calls = queue, calls
         self.over = False
         self._took: list[tuple[float, float]] = []
-        self._loads: list[tuple[float, float]] = []
+        self._counted = "EVALSHA"
+        self._texts: set[bytes] = set()
         self._plain = queue.client.roundtrip
         queue.client.roundtrip = self._metered  # type: ignore[method-assign]
         print(f"{'':<44}{'':>6}{'wall':>8}{'':>8}{'cpu':>8}")
@@ -73,9 +74,9 @@ class Meter:
             answers.append(answer)
             found = re.search(rb"cmdstat_(?:evalsha|script\|load):calls=\d+,usec=(\d+)", stats)
             took = (int(found[1]) / 1000 if found else 0.0, cpu_ms(after) - cpu_ms(before))
-            if command[:2] == ("SCRIPT", "LOAD"):
-                self._loads.append(took)
-            elif command[0] == "EVALSHA" and not isinstance(answer, NoScriptError):
+            if command[0] == "SCRIPT":
+                self._texts.add(command[2])
+            if command[0] == self._counted and not isinstance(answer, NoScriptError):
                 self._took.append(took)
         return answers
 
@@ -105,7 +106,13 @@ class Meter:
 
     def loads(self) -> None:
         """What it took to make the scripts known to the server."""
-        self._tell("the first load of a script", [self._loads], ONE)
+        self._counted = "SCRIPT"
+
+        def load() -> None:
+            self._plain([("SCRIPT", "FLUSH", "SYNC")])
+            self._metered([("SCRIPT", "LOAD", text) for text in self._texts])
+
+        self.steps("the first load of a script", load, ONE)
 
     def _tell(self, name: str, rounds: list[list[tuple[float, float]]], limit: float) -> None:
         wall, cpu = zip(*(one for took in rounds for one in took), strict=True)

@@ -215,9 +215,9 @@ def test_a_call_looks_at_a_bounded_number_of_lanes(
             stats.get(f"cmdstat_{command}", {"calls": 0})["calls"]
             for command in ("zcard", "zrange")
         )
-        assert asked <= 530
+        assert asked <= 270
         calls += 1
-    assert calls < 40
+    assert calls < 60
 
 
 @pytest.mark.parametrize("key", ["ring", "paused", "glimit", "gactive", "gweight", "g:a:pending"])
@@ -232,7 +232,7 @@ def test_foreign_keys_abort_no_look(queue: Queue, raw: redis.Redis, key: str) ->
 
 
 def test_few_lanes_are_looked_at_in_one_call(queue: Queue, raw: redis.Redis) -> None:
-    names = [f"lane{n}" for n in range(120)]
+    names = [f"lane{n}" for n in range(60)]
     plant(queue, raw, {name: [HOUR] for name in names}, set(names))
     for read, name in (
         (queue.lanes.all, "lanes/all"),
