@@ -702,6 +702,15 @@ def test_one_server_of_two_is_away(
     assert root.get(url("queue", name="mail")).status_code == 200
 
 
+def test_a_queue_of_many_lanes_is_counted_whole(world: World, root: Browser) -> None:
+    for n in range(70):
+        world.queue.jobs.enqueue(b"x", lane=f"lane{n}")
+    (found,) = [
+        row for row in root.get(url("status")).json()["queues"] if row["queue"] == "default"
+    ]
+    assert found["pending"] == world.queue.metrics.counts()["pending"] > 70
+
+
 # What a page costs
 
 #: Of each page: round trips to Valkey, and queries to the database. (The session, the user; and of
