@@ -303,7 +303,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="echomq-", ignore_cleanup_errors=True) as name:
         endpoint = Endpoint.from_embedded(Path(name) / "valkey")
         client = Client(endpoint, retry_for=30)
-        queue = Queue("million", client, QueueOptions(keep_completed_max=100_000))
+        queue = Queue(
+            "million", client, QueueOptions(lease_ms=3_600_000, keep_completed_max=100_000)
+        )
         queue.metrics.counts()
         big = fill(queue, options.pending, options.dead, options.lanes, in_lane=200)
         server = queue.drive(client.command("INFO", "server"))

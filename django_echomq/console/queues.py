@@ -136,7 +136,7 @@ class QueueRow:
 
 
 def overviews(named: Sequence[Queue]) -> list[QueueRow]:
-    """Looks at queues, in one round trip per server, and one more for each 64 lanes."""
+    """Looks at queues, in one round trip per server, and one more for each 32 lanes."""
     looks = [(queue, queue.metrics.overview_look()) for queue in named]
     return [
         QueueRow(queue, None, str(answer))

@@ -265,7 +265,7 @@ class Metrics:
     def overview(self) -> Overview:
         """All that says at one look how the queue is.
 
-        One step for the server with up to 64 lanes, a step for each so many with more.
+        One step for the server with up to 32 lanes, a step for each so many with more.
         """
         return self._queue.look(self.overview_look())
 

@@ -9,7 +9,7 @@
 -- @splice lib/lanes
 -- @splice lib/tidy
 
-local LANES = 100
+local LANES = 80
 -- What is as small as this is answered whole: there is no faster way to many values of it.
 local SMALL = 512
 

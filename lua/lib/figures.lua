@@ -21,7 +21,7 @@ local function depths_of(lanes)
 end
 
 -- Into so many lanes one call looks for the oldest job, and into few of them more closely.
-local LANES_LOOKED_INTO, FEW_LANES = 64, 20
+local LANES_LOOKED_INTO, FEW_LANES = 32, 20
 -- Within one priority jobs stand in mint order, so the first tells, unless it was retried, recovered
 -- or promoted late. So many are looked at then, and in one call beside the first ones so many in all.
 local LOOK, LOOK_IN_ALL = 20, 250

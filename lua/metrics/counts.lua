@@ -8,7 +8,7 @@
 -- @splice lib/figures
 -- @splice lib/tidy
 
-local LANES = 260
+local LANES = 200
 
 local names, _, place = lanes_from(ARGV[1], LANES, BESIDE_RING)
 return tidied({place, count_jobs(), names, depths_of(names)})

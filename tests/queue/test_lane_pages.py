@@ -164,21 +164,21 @@ def test_lanes_that_stay_are_met_while_the_ring_turns(
 
 def test_the_ring_may_turn_past_the_place(queue: Queue, raw: redis.Redis) -> None:
     """Those that were read have their turn and go, and so have some that were not."""
-    names = [f"lane{n:03}" for n in range(600)]
+    names = [f"lane{n:03}" for n in range(120)]
     plant(queue, raw, {name: [HOUR] for name in names}, set(names))
-    queue.jobs.enqueue(b"x", lane=names[249])
+    queue.jobs.enqueue(b"x", lane=names[79])
     turned = iter([True])
 
     def turn() -> None:
         if next(turned, False):
-            for name in names[:249]:
+            for name in names[:79]:
                 raw.lrem(queue.keys.base + b"ring", 1, name)
                 raw.delete(queue.keys.lane(name))
-            for _ in range(101):
+            for _ in range(11):
                 raw.lmove(queue.keys.base + b"ring", queue.keys.base + b"ring")
 
     found = walked(queue, queue.lanes.look(), turn)
-    assert {lane.name for lane in found} >= set(names[249:])
+    assert {lane.name for lane in found} >= set(names[79:])
 
 
 def test_what_enters_the_ring_behind_the_place_is_met(queue: Queue, raw: redis.Redis) -> None:
@@ -189,7 +189,7 @@ def test_what_enters_the_ring_behind_the_place_is_met(queue: Queue, raw: redis.R
     calls = iter(range(99))
 
     def resume() -> None:
-        if next(calls) == 1:
+        if next(calls) == 4:
             raw.delete(queue.keys.base + b"paused")
             raw.rpush(queue.keys.base + b"ring", *paused)
 
@@ -215,9 +215,9 @@ def test_a_call_looks_at_a_bounded_number_of_lanes(
             stats.get(f"cmdstat_{command}", {"calls": 0})["calls"]
             for command in ("zcard", "zrange")
         )
-        assert asked <= 270
+        assert asked <= 210
         calls += 1
-    assert calls < 60
+    assert calls < 120
 
 
 @pytest.mark.parametrize("key", ["ring", "paused", "glimit", "gactive", "gweight", "g:a:pending"])
@@ -232,7 +232,7 @@ def test_foreign_keys_abort_no_look(queue: Queue, raw: redis.Redis, key: str) ->
 
 
 def test_few_lanes_are_looked_at_in_one_call(queue: Queue, raw: redis.Redis) -> None:
-    names = [f"lane{n}" for n in range(60)]
+    names = [f"lane{n}" for n in range(30)]
     plant(queue, raw, {name: [HOUR] for name in names}, set(names))
     for read, name in (
         (queue.lanes.all, "lanes/all"),
