@@ -3,7 +3,7 @@
 
 -- How many jobs are in each state, and how many ended: pending in no lane, active, scheduled, dead,
 -- completed, failed.
-local function count_jobs()
+local function job_counts()
   return {
     call('ZCARD', base .. 'pending'), call('ZCARD', base .. 'active'), call('ZCARD', base .. 'schedule'),
     call('ZCARD', base .. 'dead'),

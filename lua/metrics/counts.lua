@@ -11,4 +11,4 @@
 local LANES = 200
 
 local names, _, place = lanes_from(ARGV[1], LANES, BESIDE_RING)
-return tidied({place, count_jobs(), names, depths_of(names)})
+return tidied({place, job_counts(), names, depths_of(names)})

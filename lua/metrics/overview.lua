@@ -23,7 +23,7 @@ end
 local meta, limits = read_meta(), read_limits(now)
 local hour = math.floor(now / KEPT_PER.m)
 return tidied({
-  lanes[1], lanes[2], lanes[3], lanes[4], count_jobs(), meta[1] and 1 or 0,
+  lanes[1], lanes[2], lanes[3], lanes[4], job_counts(), meta[1] and 1 or 0,
   above_zero(meta[2]) or 0, limits.max or 0, limits.period or 0, limits.room <= 0 and 1 or 0,
   call('ZCOUNT', base .. 'workers', now, '+inf'), now, hour, history('m', hour, 2),
 })
