@@ -87,15 +87,16 @@ def fill(
     dead: int = 200_000,
     lanes: int = 500,
     scheduled: int = 10_000,
+    in_lane: int = 100,
 ) -> Big:
-    """Fills an empty queue; ``pending`` counts those of the lanes, 100 in each, too."""
+    """Fills an empty queue; ``pending`` counts those of the lanes, ``in_lane`` in each, too."""
 
     def run(script: str, keys: list[bytes], *args: object) -> None:
         queue.drive(queue.client.command("EVAL", script, len(keys), *keys, *args))  # type: ignore[arg-type]
 
     base = queue.keys.base
     names = [f"customer-{n:04}" for n in range(lanes)]
-    waiting = ids(pending - 100 * lanes, 5)
+    waiting = ids(pending - in_lane * lanes, 5)
     for chunk in _chunks(waiting):
         run(_FILL, [base], "pending", "pending", _PAYLOAD, *chunk)
     parked = ids(scheduled, 4)
@@ -108,6 +109,6 @@ def fill(
         error = "SMTPServerDisconnected: the connection was closed"
         run(_BURY, [base, history], _PAYLOAD, error, now, *chunk)
     for lane in names:
-        queue.jobs.enqueue_many([_PAYLOAD % n for n in range(100)], lane=lane)
+        queue.jobs.enqueue_many([_PAYLOAD % n for n in range(in_lane)], lane=lane)
     sys.stderr.write("\n")
     return Big(waiting, buried, parked, names)

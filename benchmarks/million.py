@@ -3,9 +3,13 @@
     python benchmarks/million.py [--pending 1000000] [--dead 200000] [--lanes 500] [--calls 30]
 
 The times are those of the scripts alone, in ms: `wall` from the server's command statistics, `cpu`
-the processor's time of its main thread, which other programs do not lengthen. Ends with 1 where the
-mean cpu time of a verb of one job, or of a look, is 5 ms or more, or that of a bounded bulk step 20
-ms or more.
+the processor's time of its main thread. Ends with 1 where the cpu time of any call of a verb of one
+job, or of a look, is 5 ms or more, or that of a bounded bulk step 20 ms or more.
+
+A host that gives the processor to somebody else for a while lengthens the cpu time too, of whatever
+runs then. So where a call is over the limit, all calls of its verb are made again, up to three
+times in all: what a script does comes back, what the host does will not. The table tells the
+maximum of all rounds, and how many calls were over.
 """
 
 from __future__ import annotations
@@ -21,16 +25,20 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 from big_queue import Big, cpu_ms, fill
+from redis.exceptions import NoScriptError
 
-from django_echomq.queue import Queue, QueueOptions
+from django_echomq.queue import Claim, Queue, QueueOptions
 from django_echomq.wire.client import Client
 from django_echomq.wire.endpoint import Endpoint
 from django_echomq.worker.promoter import tick_call
 
 ONE, BULK = 5.0, 20.0  # ms
+ROUNDS = 3
+
+T = TypeVar("T")
 PAYLOAD = b'{"task":"shop.tasks.send_receipt","args":[1]}'
 INFO = json.dumps({"host": "h", "pid": 1}).encode()
 
@@ -46,21 +54,39 @@ class Meter:
         self.queue, self.calls = queue, calls
         self.over = False
         self._took: list[tuple[float, float]] = []
+        self._counted = "EVALSHA"
+        self._texts: set[bytes] = set()
         self._plain = queue.client.roundtrip
         queue.client.roundtrip = self._metered  # type: ignore[method-assign]
         print(f"{'':<44}{'':>6}{'wall':>8}{'':>8}{'cpu':>8}")
         print(f"{'verb':<44}{'calls':>6}{'mean':>8}{'max':>8}{'mean':>8}{'max':>8}{'limit':>7}")
 
     def _metered(self, commands: list[Any]) -> list[Any]:
-        if not any(command[0] == "EVALSHA" for command in commands):
-            return self._plain(commands)
-        look = [("INFO", "cpu")]
-        replies = self._plain([("CONFIG", "RESETSTAT"), *look, *commands, *look])
-        (stats,) = self._plain([("INFO", "commandstats")])
-        found = re.search(rb"cmdstat_evalsha:calls=\d+,usec=(\d+)", stats)
-        cpu = cpu_ms(replies[-1]) - cpu_ms(replies[1])
-        self._took.append((int(found[1]) / 1000 if found else 0.0, cpu))
-        return replies[2:-1]
+        look: list[Any] = [("INFO", "cpu")]
+        around = [*look, ("INFO", "commandstats"), ("CONFIG", "RESETSTAT")]
+        sent = around[1:]
+        for command in commands:
+            sent += [*look, command, *around]
+        replies = self._plain(sent)[2:]
+        answers = []
+        for command in commands:
+            before, answer, after, stats, _, *replies = replies
+            answers.append(answer)
+            found = re.search(rb"cmdstat_(?:evalsha|script\|load):calls=\d+,usec=(\d+)", stats)
+            took = (int(found[1]) / 1000 if found else 0.0, cpu_ms(after) - cpu_ms(before))
+            if command[0] == "SCRIPT":
+                self._texts.add(command[2])
+            if command[0] == self._counted and not isinstance(answer, NoScriptError):
+                self._took.append(took)
+        return answers
+
+    def aside(self, act: Callable[[], T]) -> T:
+        """Does what a verb needs and what is not of its cost."""
+        took, self._took = self._took, []
+        try:
+            return act()
+        finally:
+            self._took = took
 
     def each(self, name: str, act: Callable[[], object], limit: float = ONE) -> None:
         """An act of one call, some times."""
@@ -68,15 +94,34 @@ class Meter:
 
     def steps(self, name: str, act: Callable[[], object], limit: float = BULK) -> None:
         """An act of several calls."""
-        took = self._took = []
-        with contextlib.suppress(Enough):
-            act()
-        wall, cpu = zip(*took, strict=True)
-        mark = ""
-        if fmean(cpu) >= limit:
-            self.over, mark = True, "  <-- over"
+        rounds = []
+        for _ in range(ROUNDS):
+            took = self._took = []
+            with contextlib.suppress(Enough):
+                act()
+            rounds.append(took)
+            if all(cpu < limit for _, cpu in took):
+                break
+        self._tell(name, rounds, limit)
+
+    def loads(self) -> None:
+        """What it took to make the scripts known to the server."""
+        self._counted = "SCRIPT"
+
+        def load() -> None:
+            self._plain([("SCRIPT", "FLUSH", "SYNC")])
+            self._metered([("SCRIPT", "LOAD", text) for text in self._texts])
+
+        self.steps("the first load of a script", load, ONE)
+
+    def _tell(self, name: str, rounds: list[list[tuple[float, float]]], limit: float) -> None:
+        wall, cpu = zip(*(one for took in rounds for one in took), strict=True)
+        over = sum(one >= limit for one in cpu)
+        mark = f"  {over} over" if over else ""
+        if any(one >= limit for _, one in rounds[-1]):
+            self.over, mark = True, mark + ", again and again  <--"
         print(
-            f"{name:<44}{len(took):>6}{fmean(wall):>8.2f}{max(wall):>8.2f}"
+            f"{name:<44}{len(cpu):>6}{fmean(wall):>8.2f}{max(wall):>8.2f}"
             f"{fmean(cpu):>8.2f}{max(cpu):>8.2f}{limit:>7.0f}{mark}",
             flush=True,
         )
@@ -89,8 +134,12 @@ class Meter:
 
     def bulk(self, name: str, act: Callable[[], object]) -> None:
         """Some steps of a bulk verb that reports to :meth:`some`."""
-        self._left = self.calls
-        self.steps(name, act)
+
+        def some() -> None:
+            self._left = self.calls
+            act()
+
+        self.steps(name, some)
 
 
 def measure(meter: Meter, big: Big) -> None:
@@ -124,9 +173,8 @@ def measure(meter: Meter, big: Big) -> None:
         ("release", lambda claim: jobs.release(claim)),
         ("delay", lambda claim: jobs.delay(claim, 600)),
     ):
-        held = [jobs.claim()[0] for _ in range(calls)]
-        each(f"jobs.{verb}", lambda held=held, act=act: act(held.pop()))
-    held = []
+        each(f"jobs.{verb}", lambda act=act: act(meter.aside(jobs.claim)[0]))
+    held: list[Claim] = []
     each("jobs.claim", lambda: held.extend(jobs.claim()))
     steps("jobs.claim, 100 a call", lambda: [held.extend(jobs.claim(100)) for _ in range(calls)])
     steps("jobs.claim, 500 a call", lambda: [held.extend(jobs.claim(500)) for _ in range(calls)])
@@ -143,15 +191,19 @@ def measure(meter: Meter, big: Big) -> None:
         "the beat of a worker",
         lambda: queue.drive(queue.client.run(tick_call(queue, 100, "w", INFO))),
     )
-    for claim in held[:3000]:
-        jobs.extend_lock(claim, 0.001)
-    steps("jobs.reap, 100 a call", lambda: [jobs.reap() for _ in range(10)])
-    steps("stalled.check, 100 a call", lambda: [queue.stalled.check() for _ in range(10)])
+
+    def lapse() -> None:
+        for claim in jobs.claim(100):
+            jobs.extend_lock(claim, 0.001)
+
+    def lapsed(act: Callable[[], object]) -> Callable[[], object]:
+        return lambda: [(meter.aside(lapse), act()) for _ in range(10)]
+
+    steps("jobs.reap, 100 a call", lapsed(jobs.reap))
+    steps("stalled.check, 100 a call", lapsed(queue.stalled.check))
     steps(
         "the beat of a worker, 100 lapsed",
-        lambda: [
-            queue.drive(queue.client.run(tick_call(queue, 100, "w", INFO))) for _ in range(10)
-        ],
+        lapsed(lambda: queue.drive(queue.client.run(tick_call(queue, 100, "w", INFO)))),
     )
 
     each("jobs.state", lambda: jobs.state(next(waiting)))
@@ -220,13 +272,18 @@ def measure(meter: Meter, big: Big) -> None:
     each("repeat.resume", lambda: repeat.resume("s1"))
     each("repeat.run_now", lambda: repeat.run_now("s1"))
     each("repeat.due", lambda: repeat.due())
-    for n in range(calls):
-        repeat.register(f"due{n}", payload=PAYLOAD, every=3600, start=1_700_000_000_000)
-        queue.drive(queue.client.command("ZADD", queue.keys.base + b"repeat", 1, f"due{n}"))
-    steps("repeat.fire, one a call", lambda: repeat.fire(), ONE)
+
+    def fall_due() -> None:
+        for n in range(calls):
+            name = f"due{n}"
+            repeat.register(name, payload=PAYLOAD, every=3600, start=1_700_000_000_000)
+            queue.drive(queue.client.command("ZADD", queue.keys.base + b"repeat", 1, name))
+
+    steps("repeat.fire", lambda: (meter.aside(fall_due), repeat.fire(calls)), ONE)
     each("repeat.cancel", lambda: repeat.cancel("s2"))
 
-    bulk("lanes.drain, a step", lambda: [lanes.drain(name, meter.some) for name in big.lanes])
+    full = iter(big.lanes)
+    bulk("lanes.drain, a step", lambda: [lanes.drain(name, meter.some) for name in full])
     bulk("admin.clean dead, a step", lambda: admin.clean("dead", 0, progress=meter.some))
     bulk("admin.reprocess_all, a step", lambda: admin.reprocess_all(meter.some))
     bulk("admin.promote_all, a step", lambda: admin.promote_all(meter.some))
@@ -240,21 +297,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pending", type=int, default=1_000_000)
     parser.add_argument("--dead", type=int, default=200_000)
-    parser.add_argument("--lanes", type=int, default=250)
+    parser.add_argument("--lanes", type=int, default=500)
     parser.add_argument("--calls", type=int, default=30)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="echomq-", ignore_cleanup_errors=True) as name:
         endpoint = Endpoint.from_embedded(Path(name) / "valkey")
         client = Client(endpoint, retry_for=30)
-        queue = Queue("million", client, QueueOptions(keep_completed_max=100_000))
+        queue = Queue(
+            "million", client, QueueOptions(lease_ms=3_600_000, keep_completed_max=100_000)
+        )
         queue.metrics.counts()
-        big = fill(queue, options.pending, options.dead, options.lanes)
+        big = fill(queue, options.pending, options.dead, options.lanes, in_lane=200)
         server = queue.drive(client.command("INFO", "server"))
         version = server.partition(b"valkey_version:")[2].split()[0].decode()
         counts = queue.metrics.counts()
         print(f"Python {platform.python_version()}, Valkey {version}, {counts}")
         meter = Meter(queue, options.calls)
         measure(meter, big)
+        meter.loads()
     sys.exit(1 if meter.over else 0)
 
 

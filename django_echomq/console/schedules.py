@@ -77,12 +77,12 @@ def index(request: HttpRequest) -> HttpResponse:
     only = request.GET.get("queue", "")
     if only:
         named = [queue_named(only)]
-    answers = ask([(queue, queue.repeat.all_call()) for queue in named])
+    answers = ask([(queue, queue.repeat.look()) for queue in named])
     rows = [
         _row(queue, schedule)
         for queue, answer in zip(named, answers, strict=True)
         if not isinstance(answer, Exception)
-        for schedule in queue.repeat.read_all(answer)
+        for schedule in answer
     ]
     away = [q.name for q, a in zip(named, answers, strict=True) if isinstance(a, Exception)]
     return page(request, "schedules", _("Schedules"), rows=rows, away=away, only=only)

@@ -13,6 +13,7 @@ from django.http import Http404
 
 from ..conf import queue_names
 from ..queue import Queue
+from ..queue.queue import Look
 from ..queues import get_queue
 from ..wire.client import Call, Client
 
@@ -47,21 +48,33 @@ def queue_named(name: str) -> Queue:
     return Queue(name, client, patient.options)
 
 
-def ask(calls: Sequence[tuple[Queue, Call]]) -> list[Any]:
-    """Asks in one round trip per server, all at once; errors are values in the answer."""
-    answers: list[Any] = [None] * len(calls)
-    by_client: dict[Client, list[int]] = {}
-    for n, (queue, _) in enumerate(calls):
-        by_client.setdefault(queue.client, []).append(n)
+def ask(looks: Sequence[tuple[Queue, Look[Any]]]) -> list[Any]:
+    """Walks readings to their ends, in one round trip per server and step, all servers at once;
+    errors are values in the answer.
+    """
+    answers: list[Any] = [None] * len(looks)
+    by_client: dict[Client, dict[int, Call]] = {}
+    for n, (queue, look) in enumerate(looks):
+        by_client.setdefault(queue.client, {})[n] = next(look)
 
     def ask_one(client: Client) -> None:
-        places = by_client[client]
-        try:
-            replies = client.drive(client.run_many([calls[n][1] for n in places]))
-        except Exception as error:
-            replies = [error] * len(places)
-        for n, reply in zip(places, replies, strict=True):
-            answers[n] = reply
+        open_calls = by_client[client]
+        while open_calls:
+            try:
+                replies = client.drive(client.run_many(list(open_calls.values())))
+            except Exception as error:
+                replies = [error] * len(open_calls)
+            for n, reply in zip(list(open_calls), replies, strict=True):
+                try:
+                    if isinstance(reply, Exception):
+                        raise reply
+                    open_calls[n] = looks[n][1].send(reply)
+                except StopIteration as end:
+                    answers[n] = end.value
+                    del open_calls[n]
+                except Exception as error:
+                    answers[n] = error
+                    del open_calls[n]
 
     if len(by_client) == 1:
         ask_one(*by_client)

@@ -19,12 +19,12 @@ from .site import acts, looks, page
 def index(request: HttpRequest) -> HttpResponse:
     """Who serves, and with what in hand."""
     named = queues()
-    answers = ask([(queue, queue.workers.all_call()) for queue in named])
+    answers = ask([(queue, queue.workers.look()) for queue in named])
     found: dict[str, dict[str, Any]] = {}
     for queue, answer in zip(named, answers, strict=True):
         if isinstance(answer, Exception):
             continue
-        for info in queue.workers.read_all(answer):
+        for info in answer:
             row = found.setdefault(info.name, {"info": info, "in_hand": 0, "served": []})
             row["in_hand"] += info.in_hand
             row["served"].append(queue.name)

@@ -235,7 +235,8 @@ class Admin:
             places: list[Argument] = ["schedule"]
             removed = self._walk("admin/drain", (bound,), places, expected, progress, limit)
         if "pending" in states:
-            places = ["pending", *self._queue.run("admin/places")]
+            lanes = self._queue.metrics.depths()
+            places = ["pending", *(b"g:%s:pending" % name for name in lanes)]
             removed = self._walk(
                 "admin/drain", (bound,), places, expected, progress, limit, removed
             )

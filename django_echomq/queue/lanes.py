@@ -12,7 +12,7 @@ from .limits import check_limit
 from .values import Lane, Reassignment
 
 if TYPE_CHECKING:
-    from .queue import Queue
+    from .queue import Look, Queue
 
 
 class Lanes:
@@ -63,20 +63,35 @@ class Lanes:
         return {lane.name: lane.depth for lane in self.all() if lane.depth}
 
     def all(self) -> list[Lane]:
-        """Every lane that has jobs, jobs in hand or settings, by name; one step for the server."""
-        flat = self._queue.run("lanes/all")
-        return [
-            Lane(
-                flat[i].decode("utf-8", "backslashreplace"),
-                int(flat[i + 1]),
-                _number(flat[i + 2]) or 0,
-                _number(flat[i + 3]),
-                max(1, _number(flat[i + 4]) or 1),
-                bool(flat[i + 5]),
-                bool(flat[i + 6]),
+        """Every lane that has jobs, jobs in hand or settings, by name.
+
+        Up to 80 are read in one step for the server, more of them page by page: a lane that is
+        there throughout is told, as it stood when its page was read.
+        """
+        return self._queue.look(self.look())
+
+    def look(self) -> Look[list[Lane]]:
+        """The steps of :meth:`all`."""
+        lanes: dict[bytes, Lane] = {}
+        place = b""
+        while True:
+            place, names, depths, in_ring, paused, *flat = yield self._queue.call(
+                "lanes/all", place
             )
-            for i in sorted(range(0, len(flat), 7), key=flat.__getitem__)
-        ]
+            stopped = set(paused)
+            active, limits, weights = (dict(zip(f[::2], f[1::2], strict=True)) for f in flat)
+            for name, depth, turns in zip(names, depths, in_ring, strict=True):
+                lanes[name] = Lane(
+                    name.decode("utf-8", "backslashreplace"),
+                    depth,
+                    _number(active.get(name)) or 0,
+                    _number(limits.get(name)),
+                    max(1, _number(weights.get(name)) or 1),
+                    name in stopped,
+                    bool(turns) or (name in lanes and lanes[name].in_ring),
+                )
+            if not place:
+                return [lanes[name] for name in sorted(lanes)]
 
     def drain(self, lane: str, progress: Callable[[int, int], object] | None = None) -> int:
         """Removes the jobs that wait in a lane.
@@ -126,9 +141,9 @@ class Lanes:
         )
 
 
-def _number(value: bytes | int) -> int | None:
+def _number(value: bytes | None) -> int | None:
     """What a foreign hand wrote may be anything."""
     try:
-        return int(value)
+        return None if value is None else int(value)
     except ValueError:
         return None

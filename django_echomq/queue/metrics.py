@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from ..wire.client import Call
 from ..wire.errors import RateLimited
 from ..wire.keys import check_unique
 from .limits import Rate
 
 if TYPE_CHECKING:
-    from .queue import Queue
+    from .queue import Look, Queue
 
 STATES = ("pending", "active", "scheduled", "dead", "completed", "failed")
 #: The longest looks back: minutes of a day, hours of a month, hours of histograms.
 MAX_MINUTES, MAX_HOURS, MAX_LATENCY_HOURS = 1_440, 744, 48
+
+_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
+# See lua/lib/stats.lua: the kind of key, the ms of a slot, slots in a key, keys read in one call.
+_KEPT = {"minute": ("m", _MINUTE_MS, 60, 6), "hour": ("h", _HOUR_MS, 24, 16)}
+_LATENCIES_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,7 @@ class Overview:
 
 
 class Metrics:
-    """Figures of a queue, read in one script each."""
+    """Figures of a queue."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -125,8 +131,31 @@ class Metrics:
         unknown = sorted(set(states) - set(STATES))
         if unknown:
             raise ValueError(f"unknown state {unknown[0]!r}: use {', '.join(STATES)}")
-        counts = dict(zip(STATES, map(int, self._queue.run("metrics/counts")), strict=True))
+        if states and "pending" not in states:
+            _, found, _, _ = self._queue.run("metrics/counts", "")
+            counts = _counts(found, {})
+        else:
+            counts = self._queue.look(self._counts_look())
         return {state: counts[state] for state in states or STATES}
+
+    def depths(self) -> dict[bytes, int]:
+        """How many jobs wait, by the name of the lane as it stands in the keys; empty lanes are
+        left out.
+        """
+        return self._queue.look(self.depths_look())[1]
+
+    def _counts_look(self) -> Look[dict[str, int]]:
+        return _counts(*(yield from self.depths_look()))
+
+    def depths_look(self) -> Look[tuple[list[int], dict[bytes, int]]]:
+        flat: list[int] | None = None
+        depths: dict[bytes, int] = {}
+        place = b""
+        while flat is None or place:
+            place, found, names, many = yield self._queue.call("metrics/counts", place)
+            flat = flat or found
+            depths.update(zip(names, many, strict=True))
+        return flat, {name: depth for name, depth in depths.items() if depth}
 
     def is_maxed(self) -> bool:
         """Whether a limit of the queue forbids starting a job now: its concurrency, or its rate.
@@ -164,21 +193,33 @@ class Metrics:
         if hours is not None and minutes is not None:
             raise TypeError("give either minutes or hours")
         if hours is not None:
-            call = self.throughput_call("hour", _within(hours, MAX_HOURS, "hours", 1))
+            look = self.throughput_look("hour", _within(hours, MAX_HOURS, "hours", 1))
         else:
             wanted = 60 if minutes is None else minutes
-            call = self.throughput_call("minute", _within(wanted, MAX_MINUTES, "minutes", 1))
-        return self.read_throughput(self._run(call), "minute" if hours is None else "hour")
+            look = self.throughput_look("minute", _within(wanted, MAX_MINUTES, "minutes", 1))
+        return self._queue.look(look)
 
-    def throughput_call(self, unit: str, n: int) -> Call:
-        """The call of :meth:`throughput`: ``minute`` or ``hour``, and how many of them."""
-        return self._queue.call("metrics/throughput", unit, n)
+    def throughput_look(self, unit: str, n: int) -> Look[list[Throughput]]:
+        """The steps of :meth:`throughput`: ``minute`` or ``hour``, and how many of them."""
+        kind, _, per_key, at_once = _KEPT[unit]
+        keys = (n + per_key - 2) // per_key + 1
+        now, kept = yield from self._history(kind, keys, at_once)
+        return _points(unit, n, now, kept)
 
-    def read_throughput(self, reply: Any, unit: str) -> list[Throughput]:
-        """Reads the reply of :meth:`throughput_call` of the same unit."""
-        first, flat = reply
-        step = timedelta(hours=1) if unit == "hour" else timedelta(minutes=1)
-        return _points(int(first), step, flat)
+    def _history(
+        self, kind: str, keys: int, at_once: int
+    ) -> Look[tuple[int, dict[int, list[bytes]]]]:
+        """What was counted: the server's now, and the fields of each key by its number."""
+        if keys > at_once:
+            keys += 1  # the running key may change between the calls
+        now, kept = 0, dict[int, list[bytes]]()
+        for first in range(0, keys, at_once):
+            reply = yield self._queue.call(
+                "metrics/history", kind, first, min(at_once, keys - first)
+            )
+            now = now or int(reply[0])
+            kept |= {int(reply[1]) - n: flat for n, flat in enumerate(reply[2])}
+        return now, kept
 
     def latency(self, hours: int = 1) -> Latency:
         """How long jobs waited and ran.
@@ -186,65 +227,97 @@ class Metrics:
         Args:
             hours: look at the running clock hour and at so many before it, 0 to 48.
         """
-        return self.read_latency(self._run(self.latency_call(hours)))
+        return self._queue.look(self.latency_look(hours))
 
-    def latency_call(self, hours: int) -> Call:
-        """The call of :meth:`latency`."""
-        hours = _within(hours, MAX_LATENCY_HOURS, "hours", 0)
-        return self._queue.call("metrics/latency", hours)
-
-    def read_latency(self, reply: Any) -> Latency:
-        """Reads the reply of :meth:`latency_call`."""
-        waits, runs = reply
-        return Latency(percentiles(waits), percentiles(runs))
+    def latency_look(self, hours: int) -> Look[Latency]:
+        """The steps of :meth:`latency`."""
+        keys = _within(hours, MAX_LATENCY_HOURS, "hours", 0) + 1
+        now, kept = yield from self._history("l", keys, _LATENCIES_AT_ONCE)
+        sums: dict[bytes, Counter[int]] = {b"w": Counter(), b"r": Counter()}
+        for number, flat in kept.items():
+            if number > now // _HOUR_MS - keys:
+                for field, value in zip(flat[::2], flat[1::2], strict=True):
+                    if (found := _BUCKET.fullmatch(field)) and (n := _whole(value)) > 0:
+                        sums[found[1]][int(found[2])] += n
+        waits, runs = (
+            percentiles([x for pair in of_kind.items() for x in pair]) for of_kind in sums.values()
+        )
+        return Latency(waits, runs)
 
     def oldest(self) -> float | None:
         """Seconds since when the job that waits longest could have been claimed; ``None`` where
         none waits.
 
         Looked up at the heads of the flat set, for the 20 lowest priorities in use, and of each
-        lane, for the 3 lowest; with more than 20 lanes for the highest only, of the 50 whose turn
-        is next. Of jobs that came back to waiting, 20 per head are looked at, fewer where there are
-        more than 25 lanes; one that waits behind more of them may be missed.
+        lane, for the 3 lowest; with more than 20 lanes for the highest only. Of jobs that came back
+        to waiting, 20 per head are looked at, fewer where there are many heads; one that waits
+        behind more of them may be missed.
         """
-        ms = int(self._queue.run("metrics/oldest"))
-        return None if ms < 0 else ms / 1000
+        return self._queue.look(self._oldest_look())
+
+    def _oldest_look(self) -> Look[float | None]:
+        longest, place = -1, None
+        while place != b"":
+            place, ms = yield self._queue.call("metrics/oldest", place or b"")
+            longest = max(longest, ms)
+        return None if longest < 0 else longest / 1000
 
     def overview(self) -> Overview:
-        """All that says at one look how the queue is."""
-        return self.read_overview(self._run(self.overview_call()))
+        """All that says at one look how the queue is.
 
-    def overview_call(self) -> Call:
-        """The call of :meth:`overview`."""
-        return self._queue.call("metrics/overview")
+        One step for the server with up to 32 lanes, a step for each so many with more.
+        """
+        return self._queue.look(self.overview_look())
 
-    def read_overview(self, reply: Any) -> Overview:
-        """Reads the reply of :meth:`overview_call`."""
-        counts, paused, concurrency, starts, period, full, oldest, workers, flat, first, points = (
-            reply
-        )
+    def overview_look(self) -> Look[Overview]:
+        """The steps of :meth:`overview`."""
+        place, names, many, longest, *first = yield self._queue.call("metrics/overview", b"")
+        depths = dict(zip(names, many, strict=True))
+        while place:
+            place, names, many, ms = yield self._queue.call("metrics/overview", place)
+            depths.update(zip(names, many, strict=True))
+            longest = max(longest, ms)
+        flat, paused, concurrency, starts, period, full, workers, now, hour, kept = first
         return Overview(
-            counts=dict(zip(STATES, map(int, counts), strict=True)),
+            counts=_counts(flat, depths),
             paused=bool(paused),
             concurrency=int(concurrency) or None,
             rate=Rate(int(starts), int(period)) if starts else None,
             limited=bool(full),
-            oldest=None if oldest < 0 else oldest / 1000,
+            oldest=None if longest < 0 else longest / 1000,
             workers=int(workers),
-            flat=int(flat),
-            throughput=_points(int(first), timedelta(minutes=1), points),
+            flat=int(flat[0]),
+            throughput=_points(
+                "minute", 60, int(now), {int(hour) - n: fields for n, fields in enumerate(kept)}
+            ),
         )
 
-    def _run(self, call: Call) -> Any:
-        return self._queue.drive(self._queue.client.run(call))
+
+_BUCKET = re.compile(rb"([wr])(\d\d?)")
 
 
-def _points(first_ms: int, step: timedelta, flat: Sequence[int]) -> list[Throughput]:
-    start = datetime.fromtimestamp(first_ms / 1000, UTC)
-    return [
-        Throughput(start + i * step, *map(int, flat[5 * i : 5 * i + 5]))
-        for i in range(len(flat) // 5)
-    ]
+def _counts(flat: Sequence[int], depths: Mapping[bytes, int]) -> dict[str, int]:
+    counts = dict(zip(STATES, map(int, flat), strict=True))
+    counts["pending"] += sum(depths.values())
+    return counts
+
+
+def _points(unit: str, n: int, now: int, kept: Mapping[int, list[bytes]]) -> list[Throughput]:
+    _, step, per_key, _ = _KEPT[unit]
+    fields = {key: dict(zip(flat[::2], flat[1::2], strict=True)) for key, flat in kept.items()}
+    points = []
+    for slot in range(now // step - n + 1, now // step + 1):
+        values = fields.get(slot // per_key, {})
+        figures = [_whole(values.get(b"%d%c" % (slot % per_key, letter))) for letter in b"cfxre"]
+        points.append(Throughput(datetime.fromtimestamp(slot * step / 1000, UTC), *figures))
+    return points
+
+
+def _whole(value: bytes | None) -> int:
+    """A number that was counted; what a foreign hand wrote there is none."""
+    if value is None or not re.fullmatch(rb"-?\d{1,16}", value):
+        return 0
+    return int(value)
 
 
 def _within(value: int, most: int, what: str, least: int) -> int:

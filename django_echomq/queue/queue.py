@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .workers import Workers
 
 T = TypeVar("T")
+#: A reading of a queue: yields calls one by one, is sent their replies, and ends with what it read.
+Look = Generator[Call, Any, T]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,3 +157,13 @@ class Queue:
 
     def drive(self, steps: Steps[T]) -> T:
         return self.client.drive(steps)
+
+    def look(self, look: Look[T]) -> T:
+        """Walks a reading to its end."""
+        try:
+            call = next(look)
+            while True:
+                call = look.send(self.drive(self.client.run(call)))
+        except StopIteration as end:
+            value: T = end.value
+            return value

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ..wire.client import Argument, Call, Steps
+from ..wire.client import Argument, Steps
 from ..wire.keys import check_lane, check_name
 from .cadence import CATCH_UP_LIMIT, Cadence, Cron, Every, zone
 from .clock import Duration, When, duration_ms, instant_ms
 from .values import Admission
 
 if TYPE_CHECKING:
-    from .queue import Queue
+    from .queue import Look, Queue
 
 logger = logging.getLogger("django_echomq.repeat")
 
@@ -295,15 +295,12 @@ class Repeat:
 
     def all(self) -> list[Schedule]:
         """Every schedule, by name; those that stock nodes registered too."""
-        return self.read_all(self._client.drive(self._client.run(self.all_call())))
+        return self._queue.look(self.look())
 
-    def all_call(self) -> Call:
-        """The call of :meth:`all`."""
-        return self._queue.call("repeat/all")
-
-    def read_all(self, reply: Any) -> list[Schedule]:
-        """Reads the reply of :meth:`all_call`."""
-        found = [schedule for schedule in _schedules(reply[1]) if schedule is not None]
+    def look(self) -> Look[list[Schedule]]:
+        """The steps of :meth:`all`."""
+        _, flat = yield self._queue.call("repeat/all")
+        found = [schedule for schedule in _schedules(flat) if schedule is not None]
         return sorted(found, key=lambda schedule: schedule.name)
 
     def count(self) -> int:

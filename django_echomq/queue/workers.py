@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ..wire.client import Call
 from ..wire.keys import check_name
 
 if TYPE_CHECKING:
-    from .queue import Queue
+    from .queue import Look, Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +51,11 @@ class Workers:
 
     def all(self) -> list[WorkerInfo]:
         """The workers that serve the queue, by name."""
-        return self.read_all(self._queue.drive(self._queue.client.run(self.all_call())))
+        return self._queue.look(self.look())
 
-    def all_call(self) -> Call:
-        """The call of :meth:`all`."""
-        return self._queue.call("workers/all")
-
-    def read_all(self, flat: Any) -> list[WorkerInfo]:
-        """Reads the reply of :meth:`all_call`."""
+    def look(self) -> Look[list[WorkerInfo]]:
+        """The steps of :meth:`all`."""
+        flat = yield self._queue.call("workers/all")
         found = [_info(*flat[i : i + 4]) for i in range(0, len(flat), 4)]
         return sorted((info for info in found if info), key=lambda info: info.name)
 

@@ -20,8 +20,8 @@ local reply, taken = walk(8, function(id, set)
   call('ZREM', set, id)
   return true
 end)
-for i = 8, #ARGV do
-  -- Members without a row tell of no lane.
+-- Members without a row tell of no lane. Those sets that the walk has not come to have time.
+for i = 8, math.min(#ARGV, 8 + (reply[2] or 0)) do
   local group = string.match(ARGV[i], '^g:(.*):pending$')
   if group then
     settle_ring(group)

@@ -9,7 +9,6 @@
 -- @splice lib/ledger
 -- @splice lib/forget
 -- @splice lib/outcome
--- @splice lib/lanes
 
 if ARGV[5] == 'end' then
   -- Apart from the last step, so that either may be repeated when its reply was lost.
@@ -68,10 +67,15 @@ while left > 0 do
     call('LREM', base .. 'ring', 0, group)
   end
 end
-if left > 0 then
-  -- Those that are paused or at their limit.
-  for _, group in ipairs(lanes_with_jobs()) do
+-- Those that are paused or at their limit.
+for _, key in ipairs({{'paused', 'SRANDMEMBER', 'SREM'}, {'glimit', 'HRANDFIELD', 'HDEL'}}) do
+  local groups = left > 0 and try(key[2], base .. key[1], left) or {}
+  for _, group in ipairs(groups) do
     removed = removed + take(lane_key(group), forget)
+    if lane_depth(group) == 0 then
+      call(key[3], base .. key[1], group)
+      left = math.max(0, left - 1)
+    end
   end
 end
 take(base .. 'outcomes', forget_outcome)

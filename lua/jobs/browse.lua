@@ -5,6 +5,7 @@
 --       2 first rank  3 last rank  4 'newest' or 'oldest' first
 -- Reply per job three values: id, score, the row (or outcome record) as a flat list
 -- @splice lib/base
+-- @splice lib/tidy
 
 local page
 if ARGV[4] == 'newest' then
@@ -20,4 +21,4 @@ for i = 1, #page, 2 do
   answer[#answer + 1] = page[i + 1]
   answer[#answer + 1] = row.err and {} or row
 end
-return answer
+return tidied(answer)

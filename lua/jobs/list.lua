@@ -7,6 +7,7 @@
 --       6 score, 7 member behind which the ranks count, oldest first; or '', ''
 -- Reply per job four values: id, score, length of the payload, fields as a flat list
 -- @splice lib/behind
+-- @splice lib/tidy
 
 local FIELDS = {'state', 'attempts', 'attempts_base', 'group', 'priority', 'unique', 'last_error', 'started_at',
   'finished_at', 'worker', 'stalled', 'schedule', 'cancel'}
@@ -40,4 +41,4 @@ for i = 1, #page, 2 do
   local n = #answer
   answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = page[i], page[i + 1], length, flat
 end
-return answer
+return tidied(answer)

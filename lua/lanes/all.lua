@@ -1,43 +1,49 @@
--- Every lane that has jobs, jobs in hand or settings.
+-- A page of the lanes that have jobs, jobs in hand or settings.
 --
 -- KEYS  1 base
--- Reply per lane seven values: name, how many wait, in hand, limit or '', weight or '', 1 where it
---       is paused, 1 where it is in the ring
--- @splice lib/ring
+-- ARGV  1 '' or the place to go on from
+-- Reply 1 the place to go on from, '' at the end
+--       2 lanes  3 how many wait in each  4 for each 1 where it is in the ring
+--       5 those that are paused, of others too
+--       lanes and values, flat, of others too: 6 in hand  7 limits  8 weights
+-- @splice lib/lanes
+-- @splice lib/tidy
 
-local order, known, in_ring, is_paused = {}, {}, {}, {}
+local LANES = 80
+-- What is as small as this is answered whole: there is no faster way to many values of it.
+local SMALL = 512
 
-local function note(group)
-  if not known[group] then
-    known[group] = true
-    order[#order + 1] = group
+local names, is_in_ring, place = lanes_from(ARGV[1], LANES, ALL_BESIDE_RING)
+
+local function of_each(key, length, whole_of, some_of, with_value)
+  local n = try(length, base .. key)
+  if type(n) ~= 'number' or #names == 0 then
+    return {}
   end
-end
-
-local function noted(members, into)
-  for _, group in ipairs(members) do
-    note(group)
-    into[group] = 1
+  if n <= SMALL then
+    return call(whole_of, base .. key)
   end
+  local values, found = call(some_of, base .. key, unpack(names)), {}
+  for i, value in ipairs(values) do
+    if value and value ~= 0 then
+      found[#found + 1] = names[i]
+      if with_value then
+        found[#found + 1] = value
+      end
+    end
+  end
+  return found
 end
 
 local function values(key)
-  local flat, by_lane = call('HGETALL', base .. key), {}
-  for i = 1, #flat, 2 do
-    note(flat[i])
-    by_lane[flat[i]] = flat[i + 1]
-  end
-  return by_lane
+  return of_each(key, 'HLEN', 'HGETALL', 'HMGET', true)
 end
 
-noted(call('LRANGE', base .. 'ring', 0, -1), in_ring)
-noted(call('SMEMBERS', base .. 'paused'), is_paused)
-local active, limits, weights = values('gactive'), values('glimit'), values('gweight')
-local answer, n = {}, 0
-for _, group in ipairs(order) do
-  answer[n + 1], answer[n + 2], answer[n + 3] = group, lane_depth(group), active[group] or 0
-  answer[n + 4], answer[n + 5] = limits[group] or '', weights[group] or ''
-  answer[n + 6], answer[n + 7] = is_paused[group] or 0, in_ring[group] or 0
-  n = n + 7
+local depths, in_ring = {}, {}
+for i = 1, #names do
+  depths[i], in_ring[i] = lane_depth(names[i]), is_in_ring[names[i]] or 0
 end
-return answer
+return tidied({
+  place, names, depths, in_ring, of_each('paused', 'SCARD', 'SMEMBERS', 'SMISMEMBER', false),
+  values('gactive'), values('glimit'), values('gweight'),
+})

@@ -6,7 +6,7 @@
 -- @splice lib/recover
 
 -- The lapsed jobs of other lanes are passed over, so the look is bounded apart from the yield.
-local LOOK = 1000
+local LOOK = 500
 
 local keep = {ms = tonumber(ARGV[3]), max = tonumber(ARGV[4]), dead_ms = 0}
 local now = server_ms()

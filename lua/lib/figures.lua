@@ -1,35 +1,45 @@
 -- @splice lib/lanes
 -- @splice lib/since
--- @splice lib/stats
 
--- How many jobs are in each state, and how many ended: pending (every lane included), active,
--- scheduled, dead, completed, failed.
-local function count_jobs(depths)
-  local pending = call('ZCARD', base .. 'pending')
-  for _, depth in ipairs(depths) do
-    pending = pending + depth
-  end
+-- How many jobs are in each state, and how many ended: pending in no lane, active, scheduled, dead,
+-- completed, failed.
+local function job_counts()
   return {
-    pending, call('ZCARD', base .. 'active'), call('ZCARD', base .. 'schedule'), call('ZCARD', base .. 'dead'),
+    call('ZCARD', base .. 'pending'), call('ZCARD', base .. 'active'), call('ZCARD', base .. 'schedule'),
+    call('ZCARD', base .. 'dead'),
     tonumber(call('HGET', base .. 'metrics:completed', 'count')) or 0,
     tonumber(call('HGET', base .. 'metrics:failed', 'count')) or 0,
   }
 end
 
+local function depths_of(lanes)
+  local depths = {}
+  for i = 1, #lanes do
+    depths[i] = lane_depth(lanes[i])
+  end
+  return depths
+end
+
+-- Into so many lanes one call looks for the oldest job, and into few of them more closely.
+local LANES_LOOKED_INTO, FEW_LANES = 32, 20
 -- Within one priority jobs stand in mint order, so the first tells, unless it was retried, recovered
--- or promoted late. So many are looked at then: fewer in each of many lanes, as all take one step.
-local LOOK, LOOK_IN_ALL, FEW_LANES, MANY_LANES = 20, 500, 20, 50
+-- or promoted late. So many are looked at then, and in one call beside the first ones so many in all.
+local LOOK, LOOK_IN_ALL = 20, 250
 local FLAT_PRIORITIES, LANE_PRIORITIES = 20, 3
 
 local oldest
+local looks_left = LOOK_IN_ALL
 
 -- Looks at the head of one priority.
 local function look(members)
   for i = 1, #members, 2 do
     local id = members[i]
     local minted = minted_ms(id)
-    if members[i + 1] ~= members[2] or (oldest and minted and minted >= oldest) then
+    if members[i + 1] ~= members[2] or (oldest and minted and minted >= oldest) or (i > 1 and looks_left == 0) then
       return
+    end
+    if i > 1 then
+      looks_left = looks_left - 1
     end
     local row = read_row(id, 'since', 'started_at')
     local since = row and claimable_ms(id, row[1], row[2], row[3])
@@ -39,62 +49,34 @@ local function look(members)
   end
 end
 
--- Ms for which the job that has waited longest has been claimable; -1 where none waits.
-local function oldest_wait(lanes, now)
-  local few = #lanes <= FEW_LANES
-  local most = math.max(1, math.min(LOOK, math.floor(LOOK_IN_ALL / (#lanes + 1))))
-  local function look_at(set, priorities)
-    local below = '+inf'
-    for _ = 1, priorities do
-      -- The lowest priority first: it waits longest.
-      local last = call('ZRANGE', set, below, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
-      if #last == 0 then
-        break
-      end
-      look(call('ZRANGE', set, last[2], last[2], 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES'))
-      below = '(' .. last[2]
+-- Looks at the heads of some priorities, the lowest first: it waits longest.
+local function look_into(set, priorities)
+  local below = '+inf'
+  for _ = 1, priorities do
+    local last = try('ZRANGE', set, below, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+    if #last == 0 then
+      break
     end
+    look(call('ZRANGE', set, last[2], last[2], 'BYSCORE', 'LIMIT', 0, LOOK, 'WITHSCORES'))
+    below = '(' .. last[2]
   end
+end
 
-  look_at(base .. 'pending', FLAT_PRIORITIES)
-  -- Those at the ring's head come first: they have waited longest for their turn.
-  for n = 1, math.min(#lanes, MANY_LANES) do
+-- Ms for which the job that has waited longest has been claimable, of those in a page of lanes and,
+-- with the first page, in no lane; -1 where none waits. `from` and `place` are where the page begins and
+-- ends.
+local function oldest_wait(lanes, from, place, now)
+  local first = not from or from == ''
+  if first then
+    look_into(base .. 'pending', FLAT_PRIORITIES)
+  end
+  local few = first and place == '' and #lanes <= FEW_LANES
+  for _, group in ipairs(lanes) do
     if few then
-      look_at(lane_key(lanes[n]), LANE_PRIORITIES)
+      look_into(lane_key(group), LANE_PRIORITIES)
     else
-      look(call('ZRANGE', lane_key(lanes[n]), 0, 0, 'WITHSCORES'))
+      look(try('ZRANGE', lane_key(group), 0, 0, 'WITHSCORES'))
     end
   end
   return oldest and math.max(0, now - oldest) or -1
-end
-
-local LETTERS = {'c', 'f', 'x', 'r', 'e'}
-
--- What happened to jobs in each of the last `count` minutes or hours, the running one included. Answers the
--- first one's start, and five numbers for each: completed, failed (dead), cancelled, retried, enqueued.
-local function throughput_of(unit, count, now)
-  local kind, step, per_key = 'm', MINUTE_MS, 60
-  if unit == 'hour' then
-    kind, step, per_key = 'h', HOUR_MS, 24
-  end
-  local last = math.floor(now / step)
-  local first = last - count + 1
-
-  local figures, n, read = {}, 0, nil
-  for slot = first, last do
-    local key, within = math.floor(slot / per_key), slot % per_key
-    if not read or within == 0 then
-      read = {}
-      local flat = try('HGETALL', stats_key(kind, key))
-      for i = 1, #flat, 2 do
-        read[flat[i]] = flat[i + 1]
-      end
-    end
-    for _, letter in ipairs(LETTERS) do
-      local value = read[within .. letter]
-      n = n + 1
-      figures[n] = value and whole(value) or 0
-    end
-  end
-  return first * step, figures
 end

@@ -5,6 +5,7 @@
 -- Reply 1 the server's now (Unix ms)  2 per schedule three values: name, next run or '', its fields
 --       as a flat list
 -- @splice lib/cadence
+-- @splice lib/tidy
 
 local names = ARGV
 if #ARGV == 0 then
@@ -31,4 +32,4 @@ for _, name in ipairs(names) do
     answer[#answer + 1] = record
   end
 end
-return {server_ms(), answer}
+return tidied({server_ms(), answer})

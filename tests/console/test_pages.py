@@ -682,7 +682,7 @@ def test_servers_are_asked_at_the_same_time(
 
     monkeypatch.setattr(Client, "drive", meet)
     named = servers.queues()
-    answers = servers.ask([(queue, queue.metrics.overview_call()) for queue in named])
+    answers = servers.ask([(queue, queue.metrics.overview_look()) for queue in named])
     assert [str(answer) for answer in answers] == ["away", "away"]
 
 
@@ -700,6 +700,15 @@ def test_one_server_of_two_is_away(
     assert "mail running 0" in page
     assert "far away no answer" in page
     assert root.get(url("queue", name="mail")).status_code == 200
+
+
+def test_a_queue_of_many_lanes_is_counted_whole(world: World, root: Browser) -> None:
+    for n in range(70):
+        world.queue.jobs.enqueue(b"x", lane=f"lane{n}")
+    (found,) = [
+        row for row in root.get(url("status")).json()["queues"] if row["queue"] == "default"
+    ]
+    assert found["pending"] == world.queue.metrics.counts()["pending"] > 70
 
 
 # What a page costs

@@ -153,8 +153,8 @@ def test_an_unknown_script_is_refused() -> None:
 
 
 def test_a_script_travels_as_its_sha_and_one_key(queue: Queue, raw: redis.Redis) -> None:
-    queue.metrics.counts()
+    queue.metrics.is_maxed()
     with recorded(raw) as recording:
-        queue.metrics.counts()
+        queue.metrics.is_maxed()
         (sent,) = recording.sent()
-    assert sent == f"EVALSHA {script('metrics/counts').sha.decode()} 1 emq:{{{queue.name}}}:"
+    assert sent == f"EVALSHA {script('metrics/is_maxed').sha.decode()} 1 emq:{{{queue.name}}}:"
