@@ -189,24 +189,24 @@ def test_all_scripts_of_a_pipeline_may_be_forgotten(queue: Queue, raw: redis.Red
         queue.call("jobs/state", job_id),
         queue.call("admin/pause"),
         queue.call("jobs/state", job_id),
-        queue.call("metrics/counts"),
+        queue.call("metrics/is_maxed"),
     ]
     raw.script_flush()
     replies = queue.drive(queue.client.run_many(calls))
-    assert replies == [b"pending", 1, b"pending", [1, 0, 0, 0, 0, 0]]
+    assert replies == [b"pending", 1, b"pending", 1]
 
 
 def test_only_what_was_not_run_is_sent_again(queue: Queue, raw: redis.Redis) -> None:
-    calls = [queue.call("admin/pause"), queue.call("metrics/counts"), queue.call("admin/pause")]
+    calls = [queue.call("admin/pause"), queue.call("metrics/is_maxed"), queue.call("admin/pause")]
     raw.script_flush()
     raw.script_load(script("admin/pause").text)
     with recorded(raw) as recording:
         replies = queue.drive(queue.client.run_many(calls))
         sent = recording.sent()
-    assert replies == [1, [0, 0, 0, 0, 0, 0], 0]
+    assert replies == [1, 1, 0]
     shas = [text.split()[1] for text in sent if text.startswith("EVALSHA")]
-    pause, counts = script("admin/pause").sha.decode(), script("metrics/counts").sha.decode()
-    assert shas == [pause, counts, pause, counts]
+    pause, maxed = script("admin/pause").sha.decode(), script("metrics/is_maxed").sha.decode()
+    assert shas == [pause, maxed, pause, maxed]
 
 
 def test_a_forgotten_script_is_sent_again_on_an_event_loop(
@@ -234,10 +234,10 @@ def test_a_refusal_of_a_script_is_raised_as_ours(queue: Queue) -> None:
 
 def test_a_refusal_in_a_pipeline_is_a_value_among_the_replies(queue: Queue) -> None:
     args = ("slot", 1, "now", 0, "", 0, "own", "", 0, *HELD, "ORD0NsVQMCRgHI", b"x")
-    calls = [queue.call("jobs/enqueue", *args), queue.call("metrics/counts")]
+    calls = [queue.call("jobs/enqueue", *args), queue.call("metrics/is_maxed")]
     first, second = queue.drive(queue.client.run_many(calls))
     assert isinstance(first, ResponseError)
-    assert second == [0, 0, 0, 0, 0, 0]
+    assert second == 1
 
 
 def test_an_error_that_is_not_ours_is_raised_as_it_is(queue: Queue, raw: redis.Redis) -> None:
