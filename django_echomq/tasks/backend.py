@@ -83,6 +83,17 @@ class EchoMQBackend(BaseTaskBackend):
         call = _TaskCall(task, args, kwargs)
         return call.sent(call.queue.drive(call.steps())[0])
 
+    def enqueue_as(
+        self, task: Task[..., Any], args: Sequence[Any], kwargs: dict[str, Any], job_id: str
+    ) -> EchoTaskResult:
+        """:meth:`enqueue` under the caller's own ``JOB`` id; one that is taken is a duplicate.
+
+        Raises:
+            InvalidId, WrongKind: the id is none of a job; nothing was sent.
+        """
+        call = _TaskCall(task, args, kwargs)
+        return call.sent(call.queue.drive(call.steps(own_ids=[job_id]))[0])
+
     async def aenqueue(  # type: ignore[override]
         self, task: Task[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> EchoTaskResult:
@@ -137,19 +148,32 @@ class EchoMQBackend(BaseTaskBackend):
         Raises:
             TaskResultDoesNotExist: there is neither a row nor an outcome record.
         """
-        for queue, steps in self._readings(result_id):
-            for job in queue.drive(steps):
-                return self._result(job)
-        raise TaskResultDoesNotExist(result_id)
+        found = self.find(result_id)
+        if found is None:
+            raise TaskResultDoesNotExist(result_id)
+        return self._result(found[1])
+
+    def find(self, job_id: str) -> tuple[Queue, Job] | None:
+        """The row or outcome record of a job and the queue that has it; ``None`` where none does.
+
+        Raises:
+            TaskResultDoesNotExist: it is no id of a job.
+        """
+        for queues, steps in self._readings(job_id):
+            for n, job in queues[0].drive(steps):
+                return queues[n], job
+        return None
 
     async def aget_result(self, result_id: str) -> EchoTaskResult:
         """:meth:`get_result` on the running event loop, without a thread."""
-        for queue, steps in self._readings(result_id):
-            for job in await queue.client.adrive(steps):
+        for queues, steps in self._readings(result_id):
+            for _, job in await queues[0].client.adrive(steps):
                 return self._result(job)
         raise TaskResultDoesNotExist(result_id)
 
-    def _readings(self, result_id: str) -> Iterator[tuple[Queue, Steps[list[Job]]]]:
+    def _readings(
+        self, result_id: str
+    ) -> Iterator[tuple[list[Queue], Steps[list[tuple[int, Job]]]]]:
         try:
             check(result_id)
         except InvalidId as error:
@@ -157,7 +181,7 @@ class EchoMQBackend(BaseTaskBackend):
         queues = [get_queue(name) for name in sorted(self.queues or queue_names())]
         for _, group in groupby(queues, key=lambda queue: id(queue.client)):
             group_queues = list(group)
-            yield group_queues[0], _found(group_queues, result_id)
+            yield group_queues, _found(group_queues, result_id)
 
     def _result(self, job: Job) -> EchoTaskResult:
         try:
@@ -170,16 +194,16 @@ class EchoMQBackend(BaseTaskBackend):
         return result_of(task, envelope, job)
 
 
-def _found(queues: list[Queue], job_id: str) -> Steps[list[Job]]:
+def _found(queues: list[Queue], job_id: str) -> Steps[list[tuple[int, Job]]]:
     replies = yield from queues[0].client.run_many(
         [queue.call("jobs/get", job_id) for queue in queues]
     )
     jobs = []
-    for queue, reply in zip(queues, replies, strict=True):
+    for n, (queue, reply) in enumerate(zip(queues, replies, strict=True)):
         if isinstance(reply, Exception):
             raise reply
         if reply[1]:
-            jobs.append(queue.jobs.row(job_id, *reply))
+            jobs.append((n, queue.jobs.row(job_id, *reply)))
     return jobs
 
 
@@ -219,6 +243,7 @@ class _TaskCall:
         self,
         payloads: list[bytes] | None = None,
         minted_ids: list[str] | None = None,
+        own_ids: list[str] | None = None,
     ) -> Steps[list[Admission]]:
         when, ms = "now", 0
         run_after = self.task.run_after
@@ -229,6 +254,7 @@ class _TaskCall:
         return self.queue.jobs.admission(
             [self.payload] if payloads is None else payloads,
             minted_ids=minted_ids,
+            own_ids=own_ids,
             lane=self.lane,
             priority=int(self.task.priority),
             unique=self.unique,
