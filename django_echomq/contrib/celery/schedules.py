@@ -9,7 +9,8 @@ from datetime import timedelta
 Cronspec = str | int | Iterable[int]
 
 
-def _field(value: Cronspec) -> str:
+def cronfield(value: Cronspec) -> str:
+    """A field as a cron line has it."""
     if isinstance(value, (str, int)):
         return str(value).replace(" ", "")
     return ",".join(map(str, sorted(value)))
@@ -26,11 +27,11 @@ class crontab:  # noqa: N801 - Celery's name
         day_of_month: Cronspec = "*",
         month_of_year: Cronspec = "*",
     ) -> None:
-        self._orig_minute = _field(minute)
-        self._orig_hour = _field(hour)
-        self._orig_day_of_week = _field(day_of_week)
-        self._orig_day_of_month = _field(day_of_month)
-        self._orig_month_of_year = _field(month_of_year)
+        self._orig_minute = cronfield(minute)
+        self._orig_hour = cronfield(hour)
+        self._orig_day_of_week = cronfield(day_of_week)
+        self._orig_day_of_month = cronfield(day_of_month)
+        self._orig_month_of_year = cronfield(month_of_year)
 
 
 @dataclass
