@@ -15,15 +15,14 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connection, transaction
+from django.db import connection
 from django.utils import timezone
 
 from .. import queue as spine
 from ..queue.backoff import Delays
 from ..queues import get_queue as get_echo_queue
 from ..tasks.backend import EchoMQBackend
-from ..tasks.compat import Task, TaskResult, TaskResultDoesNotExist, TaskResultStatus, task_backends
-from ..tasks.compat import task as django_task
+from ..tasks.compat import TaskResult, TaskResultDoesNotExist, TaskResultStatus, task_backends
 from ..tasks.registry import lookup
 from ..tasks.task import EchoTask
 from ..wire.errors import JobGone
@@ -246,10 +245,7 @@ class JobFunction(Generic[P, R_co]):
         self.__wrapped__ = func
         self.__name__, self.__qualname__ = func.__name__, func.__qualname__
         self.__module__, self.__doc__ = func.__module__, func.__doc__
-        ours = options if isinstance(task_backends["default"], EchoMQBackend) else {}
-        self.django_task = cast(
-            "Task[..., Any]", django_task(queue_name=queue, **ours)(cast(Any, func))
-        )
+        self.django_task = EchoTask(func=func, queue_name=queue, **options)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         return self.func(*args, **kwargs)
@@ -339,14 +335,14 @@ class Queue:
         """Removes the jobs that wait, and answers how many."""
         return self._queue.admin.drain()
 
-    def _prepared(self, f: Any, kwargs: dict[str, Any]) -> Task[..., Any]:
+    def _prepared(self, f: Any, kwargs: dict[str, Any]) -> EchoTask:
         """The task that a call goes to; RQ's options are taken out of the arguments."""
         given = {name: kwargs.pop(name) for name in ("job_timeout", "retry") if name in kwargs}
         _refuse("enqueue()", {name: kwargs.pop(name) for name in _INSTEAD if name in kwargs})
         task = _task_of(f).using(queue_name=self.name)
         options = _options(given.get("job_timeout"), given.get("retry"))
         isolate = options.pop("isolate", False)
-        if isolate and not (isinstance(task, EchoTask) and task.isolate):
+        if isolate and not task.isolate:
             raise TypeError(
                 "enqueue(): a call can change job_timeout, but only the task can have one: write "
                 "@job(..., timeout=...), which puts it into a process of its own."
@@ -354,22 +350,19 @@ class Queue:
         return task.using(**options) if options else task
 
 
-def _task_of(f: Any) -> Task[..., Any]:
-    if isinstance(f, str):
-        found = lookup(f)
-        if found is None:
-            raise LookupError(f"No @job is named {f!r}; jobs live in the tasks.py of an app.")
-        return found
-    task = getattr(f, "django_task", f)
-    if not isinstance(task, Task):
+def _task_of(f: Any) -> EchoTask:
+    found = lookup(f) if isinstance(f, str) else getattr(f, "django_task", f)
+    if isinstance(f, str) and found is None:
+        raise LookupError(f"No @job is named {f!r}; jobs live in the tasks.py of an app.")
+    if not isinstance(found, EchoTask):
         raise TypeError(
             f"{getattr(f, '__qualname__', f)!r} is no job: a worker runs what is registered. "
             "Decorate it with @job, in the tasks.py of an app."
         )
-    return cast("Task[..., Any]", task)
+    return found
 
 
-def _send(task: Task[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Job[Any]:
+def _send(task: EchoTask, args: Sequence[Any], kwargs: dict[str, Any]) -> Job[Any]:
     mode = dict(getattr(settings, "RQ", {})).get("COMMIT_MODE", "on_db_commit")
     if mode not in ("on_db_commit", "auto"):
         raise ImproperlyConfigured(
@@ -378,15 +371,7 @@ def _send(task: Task[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> 
         )
     if mode == "auto" or not connection.in_atomic_block:
         return Job.of(task.enqueue(*args, **kwargs))
-    if isinstance(task, EchoTask):
-        return Job.of(task.enqueue_on_commit(*args, **kwargs))
-    later: Job[Any] = Job("")
-
-    def send() -> None:
-        later._told = task.enqueue(*args, **kwargs)
-
-    transaction.on_commit(send)
-    return later
+    return Job.of(task.enqueue_on_commit(*args, **kwargs))
 
 
 def _refuse(where: str, options: dict[str, Any]) -> None:

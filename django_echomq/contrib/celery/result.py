@@ -43,10 +43,9 @@ class AsyncResult(Generic[R_co]):
     """
 
     def __init__(self, id: str, *, parent: AsyncResult[Any] | None = None) -> None:  # noqa: A002
-        self.id = id
+        self._id = id
         self.parent = parent
         self.ignored = False
-        # What another backend than EchoMQ answered.
         self._told: TaskResult[..., Any] | None = None
 
     @classmethod
@@ -54,14 +53,9 @@ class AsyncResult(Generic[R_co]):
         """The result of a call that a backend answered with this."""
         result = cls(told.id)
         result.ignored = ignored
-        result.tell(told)
+        # Sent on commit, it may take the id of another, or be run then.
+        result._told = told
         return result
-
-    def tell(self, told: TaskResult[..., Any]) -> None:
-        """Takes over what a backend has answered."""
-        self.id = told.id
-        if echo_backend() is None:
-            self._told = told
 
     def __repr__(self) -> str:
         return f"<AsyncResult: {self.id}>"
@@ -76,6 +70,11 @@ class AsyncResult(Generic[R_co]):
         return hash(self.id)
 
     # Looking
+
+    @property
+    def id(self) -> str:
+        """The id."""
+        return self._told.id if self._told is not None else self._id
 
     @property
     def task_id(self) -> str:
@@ -112,8 +111,8 @@ class AsyncResult(Generic[R_co]):
     @property
     def date_done(self) -> datetime | None:
         """When it ended."""
-        if self._told is not None:
-            return self._told.finished_at
+        if self._elsewhere is not None:
+            return self._elsewhere.finished_at
         job = self._job()
         return job.finished_at if job else None
 
@@ -230,12 +229,17 @@ class AsyncResult(Generic[R_co]):
 
     def _find(self) -> tuple[Queue, Job] | None:
         backend = echo_backend()
-        if backend is None or self._told is not None:
+        if backend is None:
             return None
         try:
             return backend.find(self.id)
         except TaskResultDoesNotExist:
             return None
+
+    @property
+    def _elsewhere(self) -> TaskResult[..., Any] | None:
+        """What another backend than EchoMQ answered."""
+        return self._told if echo_backend() is None else None
 
     def _job(self) -> Job | None:
         found = self._find()
@@ -243,8 +247,8 @@ class AsyncResult(Generic[R_co]):
 
     def _look(self) -> tuple[str, Any]:
         """The state, and what goes with it."""
-        if self._told is not None:
-            return _of_django(self._told)
+        if self._elsewhere is not None:
+            return _of_django(self._elsewhere)
         job = self._job()
         if job is None:
             return "PENDING", None

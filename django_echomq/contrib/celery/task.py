@@ -27,15 +27,13 @@ from typing import (
 )
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import transaction
 from django.utils import timezone
 from django.utils.crypto import get_random_string
 
 from ...conf import queue_definition
 from ...queue import Rate
 from ...queue.cancel import Cancelled
-from ...tasks.compat import Task as DjangoTask
-from ...tasks.compat import task as django_task
+from ...tasks.compat import TaskResult
 from ...tasks.context import EchoTaskContext
 from ...tasks.task import EchoTask
 from .canvas import SendOptions, Signature, check_options, know, send_next
@@ -201,15 +199,19 @@ class Task(Generic[P, R_co]):
         )
         know(self)
 
-    def _carrier(self, queue: str, priority: int) -> DjangoTask[..., Any]:
+    def _carrier(self, queue: str, priority: int) -> EchoTask:
         if self.rate_limit is not None:
             _check_rate(self._where, self.rate_limit, queue)
-        ours: dict[str, Any] = {}
-        if echo_backend() is not None:
+        return EchoTask(
+            func=self.func,
+            takes_context=True,
+            queue_name=queue,
+            priority=priority,
             # One try, unless the task asks for another: retry() brings its own budget.
-            ours = {"max_attempts": 1, "isolate": self._limited, "timeout": self.time_limit}
-        make = django_task(takes_context=True, queue_name=queue, priority=priority, **ours)
-        return cast("DjangoTask[..., Any]", make(self.func))
+            max_attempts=1,
+            isolate=self._limited,
+            timeout=self.time_limit,
+        )
 
     def __repr__(self) -> str:
         return f"<@task: {self.name}>"
@@ -439,12 +441,9 @@ class Task(Generic[P, R_co]):
         message = {name: value for name, value in message.items() if value is not None}
         whole = {**kwargs, MESSAGE: message} if message else dict(kwargs)
         backend = echo_backend()
-        if on_commit and isinstance(task, EchoTask):
-            told: Any = task.enqueue_on_commit(*args, **whole)
-        elif on_commit:
-            result: AsyncResult[R_co] = AsyncResult(get_random_string(32))
-            transaction.on_commit(lambda: result.tell(task.enqueue(*args, **whole)))
-            return result
+        told: TaskResult[..., Any]
+        if on_commit:
+            told = task.enqueue_on_commit(*args, **whole)
         elif job_id is not None:
             if backend is None:
                 raise TypeError(f"{where}: task_id= needs the EchoMQ backend.")
@@ -453,7 +452,7 @@ class Task(Generic[P, R_co]):
             told = task.enqueue(*args, **whole)
         return AsyncResult.of(told, ignored=ignore_result)
 
-    def _sent_as(self, where: str, options: SendOptions) -> DjangoTask[..., Any]:
+    def _sent_as(self, where: str, options: SendOptions) -> EchoTask:
         using: dict[str, Any] = {}
         countdown, eta = options.get("countdown"), options.get("eta")
         if countdown is not None:
@@ -472,7 +471,7 @@ class Task(Generic[P, R_co]):
                 f"{where}: a call can change a time limit, but only the task can have one: declare "
                 "it with time_limit=, which puts it into a process of its own."
             )
-        if limits[0] is not None and echo_backend() is not None:
+        if limits[0] is not None:
             using["timeout"] = limits[0]
         return self.django_task.using(**using) if using else self.django_task
 
