@@ -51,7 +51,7 @@ def test_a_call_that_comes_too_late_is_not_run(worker: None, tmp_path: Path) -> 
 
 def test_a_call_that_is_revoked_is_not_run(worker: None, tmp_path: Path) -> None:
     path = tmp_path / "touched"
-    result = tasks.touch.apply_async((str(path),), countdown=1.5)
+    result = tasks.touch.apply_async((str(path),), countdown=3)
     result.revoke()
     wait_until(lambda: str(result.state) == "REVOKED")
     assert not path.exists()
