@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pprint
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -38,10 +37,7 @@ class Conversion:
 
     def source(self) -> str:
         """It as Python, with what is left in comments."""
-        parts = [
-            f"ECHOMQ = {pprint.pformat(self.echomq, width=88, sort_dicts=False)}",
-            f"TASKS = {pprint.pformat(self.tasks, width=88, sort_dicts=False)}",
-        ]
+        parts = [f"ECHOMQ = {_python(self.echomq)}", f"TASKS = {_python(self.tasks)}"]
         if self.worker:
             parts.append(f"# The worker: manage.py echomq_worker {' '.join(self.worker)}")
         if self.left:
@@ -51,6 +47,15 @@ class Conversion:
             lines = [f"#  - {line}" for line in self.dropped]
             parts.append("\n".join(["# Not needed any more:", *lines]))
         return "\n\n".join(parts)
+
+
+def _python(value: Any, depth: int = 0) -> str:
+    """A setting as people write it: an entry of a dict on a line of its own."""
+    if not isinstance(value, dict) or not value:
+        return repr(value)
+    pad = "    " * depth
+    lines = [f"{pad}    {key!r}: {_python(item, depth + 1)}," for key, item in value.items()]
+    return "\n".join(["{", *lines, f"{pad}}}"])
 
 
 def convert(given: Mapping[str, Any]) -> Conversion:
