@@ -138,6 +138,14 @@ def test_a_coroutine_is_refused() -> None:
         shared_task(coroutine)
 
 
+def test_two_tasks_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from django_echomq.contrib.celery import canvas
+
+    monkeypatch.setattr(canvas, "_tasks", dict(canvas._tasks))
+    with pytest.raises(ValueError, match=r"two shared tasks are named 'tests.testapp"):
+        shared_task(name=celery_tasks.add.name)(fun)
+
+
 def test_a_rate_is_the_queues() -> None:
     with pytest.raises(
         ImproperlyConfigured, match=r"a queue of its own, with .*'RATE_LIMIT': '9/m'"

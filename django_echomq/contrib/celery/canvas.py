@@ -83,8 +83,24 @@ def check_options(where: str, options: Mapping[str, Any], *known: str) -> None:
 
 
 def know(task: Task[Any, Any]) -> None:
-    """Makes a task known by its names."""
-    _tasks[task.name] = _tasks[task.django_task.module_path] = task
+    """Makes a task known by its names.
+
+    Raises:
+        ValueError: another function's task has one of them.
+    """
+    for name in {task.name, task.django_task.module_path}:
+        known = _tasks.setdefault(name, task)
+        if _place(known) != _place(task):
+            raise ValueError(
+                f"two shared tasks are named {name!r} ({_place(known)} and {_place(task)}): rename "
+                "one"
+            )
+        _tasks[name] = task  # its module may have been loaded again
+
+
+def _place(task: Task[Any, Any]) -> tuple[str, int]:
+    code = task.__wrapped__.__code__
+    return code.co_filename, code.co_firstlineno
 
 
 def find_task(name: str) -> Task[Any, Any]:

@@ -174,7 +174,7 @@ class Task(Generic[P, R_co]):
         self.__qualname__ = fun.__qualname__
         self.__module__ = fun.__module__
         self.__doc__ = fun.__doc__
-        self.__wrapped__ = fun
+        self.__wrapped__ = cast(FunctionType, fun)
         self.run: Callable[..., R_co] = fun.__get__(self) if bind else fun
         self.name: str = options.get("name") or f"{fun.__module__}.{fun.__name__}"
         self.max_retries: int | None = options.get("max_retries", 3)
@@ -522,8 +522,7 @@ _METHODS = {
 
 
 def _function(task: Task[Any, Any], fun: FunctionType) -> Callable[..., Any]:
-    """What stands in Django's registry for the function. It has the function's code position, by
-    which two tasks of one name are told apart, in its name only."""
+    """What stands in Django's registry for the function."""
 
     def work(context: Any, *args: Any, **kwargs: Any) -> Any:
         return task.work(context, args, kwargs)
