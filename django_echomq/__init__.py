@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .queue.cancel import Cancelled, CancelToken
     from .queues import get_queue
     from .tasks.context import current_job
+    from .tasks.task import task
     from .tasks.verdicts import Discard, Retry
     from .wire.errors import (
         ActiveJobs,
@@ -61,6 +62,7 @@ _HOMES = {
     "Unique": ".queue",
     "current_job": ".tasks.context",
     "get_queue": ".queues",
+    "task": ".tasks.task",
 }
 __all__ = [
     "ActiveJobs",
@@ -91,6 +93,7 @@ __all__ = [
     "__version__",
     "current_job",
     "get_queue",
+    "task",
 ]
 
 

@@ -82,6 +82,16 @@ class EchoMQBackend(BaseTaskBackend):
         """
         return _Sending(task).send(args, kwargs)
 
+    def enqueue_as(
+        self, task: Task[..., Any], args: Sequence[Any], kwargs: dict[str, Any], job_id: str
+    ) -> EchoTaskResult:
+        """:meth:`enqueue` under the caller's own ``JOB`` id; one that is taken is a duplicate.
+
+        Raises:
+            InvalidId, WrongKind: the id is none of a job; nothing was sent.
+        """
+        return _Sending(task).send(args, kwargs, job_id)
+
     async def aenqueue(  # type: ignore[override]
         self, task: Task[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> EchoTaskResult:
@@ -138,19 +148,32 @@ class EchoMQBackend(BaseTaskBackend):
         Raises:
             TaskResultDoesNotExist: there is neither a row nor an outcome record.
         """
-        for queue, steps in self._readings(result_id):
-            for job in queue.drive(steps):
-                return self._result(job)
-        raise TaskResultDoesNotExist(result_id)
+        found = self.find(result_id)
+        if found is None:
+            raise TaskResultDoesNotExist(result_id)
+        return self._result(found[1])
+
+    def find(self, job_id: str) -> tuple[Queue, Job] | None:
+        """The row or outcome record of a job and the queue that has it; ``None`` where none does.
+
+        Raises:
+            TaskResultDoesNotExist: it is no id of a job.
+        """
+        for queues, steps in self._readings(job_id):
+            for n, job in queues[0].drive(steps):
+                return queues[n], job
+        return None
 
     async def aget_result(self, result_id: str) -> EchoTaskResult:
         """:meth:`get_result` on the running event loop, without a thread."""
-        for queue, steps in self._readings(result_id):
-            for job in await queue.client.adrive(steps):
+        for queues, steps in self._readings(result_id):
+            for _, job in await queues[0].client.adrive(steps):
                 return self._result(job)
         raise TaskResultDoesNotExist(result_id)
 
-    def _readings(self, result_id: str) -> Iterator[tuple[Queue, Steps[list[Job]]]]:
+    def _readings(
+        self, result_id: str
+    ) -> Iterator[tuple[list[Queue], Steps[list[tuple[int, Job]]]]]:
         try:
             check(result_id)
         except InvalidId as error:
@@ -158,7 +181,7 @@ class EchoMQBackend(BaseTaskBackend):
         queues = [get_queue(name) for name in sorted(self.queues or queue_names())]
         for _, group in groupby(queues, key=lambda queue: id(queue.client)):
             group_queues = list(group)
-            yield group_queues[0], _found(group_queues, result_id)
+            yield group_queues, _found(group_queues, result_id)
 
     def _result(self, job: Job) -> EchoTaskResult:
         try:
@@ -171,16 +194,16 @@ class EchoMQBackend(BaseTaskBackend):
         return result_of(task, envelope, job)
 
 
-def _found(queues: list[Queue], job_id: str) -> Steps[list[Job]]:
+def _found(queues: list[Queue], job_id: str) -> Steps[list[tuple[int, Job]]]:
     replies = yield from queues[0].client.run_many(
         [queue.call("jobs/get", job_id) for queue in queues]
     )
     jobs = []
-    for queue, reply in zip(queues, replies, strict=True):
+    for n, (queue, reply) in enumerate(zip(queues, replies, strict=True)):
         if isinstance(reply, Exception):
             raise reply
         if reply[1]:
-            jobs.append(queue.jobs.row(job_id, *reply))
+            jobs.append((n, queue.jobs.row(job_id, *reply)))
     return jobs
 
 
@@ -231,9 +254,12 @@ class _Sending:
         """A call, checked."""
         return Envelope(self.name, to_json(args), to_json(kwargs), self.options)
 
-    def send(self, args: Sequence[Any], kwargs: dict[str, Any]) -> EchoTaskResult:
+    def send(
+        self, args: Sequence[Any], kwargs: dict[str, Any], job_id: str | None = None
+    ) -> EchoTaskResult:
         call = self.call(args, kwargs)
-        return self.sent(call, self.queue.jobs.admit(call.encode(), **self._where))
+        admission = self.queue.jobs.admit(call.encode(), job_id=job_id, **self._where)
+        return self.sent(call, admission)
 
     def steps(
         self, payloads: list[bytes], minted_ids: list[str] | None = None

@@ -84,6 +84,7 @@ class _Answer:
     value: bytes = b""
     verdict: str = ""
     delay: Any = None
+    max_attempts: int | None = None
     kind: str = ""
     reason: str = ""
     traceback: str = ""
@@ -200,7 +201,7 @@ class Children:
 
 def _result(answer: _Answer) -> Any:
     if answer.verdict == "retry":
-        raise Retry(answer.reason, delay=answer.delay)
+        raise Retry(answer.reason, delay=answer.delay, max_attempts=answer.max_attempts)
     if answer.verdict == "discard":
         raise Discard(answer.reason)
     if answer.verdict == "cancelled":

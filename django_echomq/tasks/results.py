@@ -13,9 +13,18 @@ from .compat import Task, TaskError, TaskResult, TaskResultStatus
 from .envelope import Envelope
 
 if TYPE_CHECKING:
-    _Base = TaskResult[..., Any]
+    from typing_extensions import ParamSpec, TypeVar
+
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", default=Any)
+    _Base = TaskResult
 else:
-    _Base = TaskResult  # not generic at run time on Django 6
+    P, R = "P", "R"
+
+    class _Base:
+        def __class_getitem__(cls, types: Any) -> type:
+            return TaskResult  # not generic at run time on Django 6
+
 
 _STATUS = {
     "active": TaskResultStatus.RUNNING,
@@ -26,7 +35,7 @@ _STATUS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EchoTaskResult(_Base):  # type: ignore[misc]  # frozen, as Django's own is at run time
+class EchoTaskResult(_Base[P, R]):  # type: ignore[misc]  # frozen, as Django's own is at run time
     """A result that also says what became of the admission.
 
     Attributes:

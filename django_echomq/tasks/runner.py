@@ -297,7 +297,12 @@ def run_in_child(ask: _Ask, token: CancelToken) -> _Answer:
         try:
             return _Answer(dumps(to_json(_call(plan, hand, result, _child_loop))))
         except Retry as error:
-            return _Answer(verdict="retry", reason=str(error), delay=error.delay)
+            return _Answer(
+                verdict="retry",
+                reason=str(error),
+                delay=error.delay,
+                max_attempts=error.max_attempts,
+            )
         except Discard as error:
             return _Answer(verdict="discard", reason=str(error))
         except BaseException as error:
@@ -404,6 +409,8 @@ class _Attempt:
         budget = options.max_attempts if budget is None else budget
         if isinstance(error, Discard):
             budget = 0
+        elif isinstance(error, Retry) and error.max_attempts is not None:
+            budget = error.max_attempts
         self.last = claim.attempt >= budget
         delay: Duration = (curve or options.backoff).delay_ms(max(1, claim.attempt)) / 1000
         if isinstance(error, Retry) and error.delay is not None:

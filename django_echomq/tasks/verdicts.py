@@ -14,12 +14,16 @@ class Retry(Exception):
     Args:
         delay: seconds or a timedelta; the curve decides where ``None``.
         reason: kept as the job's last error.
+        max_attempts: the budget that this attempt is held against, in place of the task's.
     """
 
-    def __init__(self, reason: str = "", *, delay: Duration | None = None) -> None:
+    def __init__(
+        self, reason: str = "", *, delay: Duration | None = None, max_attempts: int | None = None
+    ) -> None:
         if delay is not None:
             duration_ms(delay, "the delay")
         self.delay = delay
+        self.max_attempts = max_attempts
         super().__init__(reason or "the task asked for a retry")
 
 

@@ -171,6 +171,27 @@ def test_retry_chooses_its_own_delay(site: Site, tmp_path: Path) -> None:
     assert (tmp_path / "effects").read_text() == "attempt 1\nattempt 2\n"
 
 
+@pytest.mark.parametrize("isolated", [False, True])
+def test_retry_brings_its_own_budget(site: Site, isolated: bool) -> None:
+    result = tasks.asks_for_one_more_try.enqueue()
+    call_command("echomq_worker", "fast", burst=True, isolate=isolated, verbosity=0)
+    job = site("fast").jobs.get(result.id)
+    assert (job.state, job.attempt, job.last_error) == ("dead", 3, "Retry: once more")
+
+
+def test_the_callers_own_id_is_taken_once(site: Site) -> None:
+    backend = tasks.echo.get_backend()
+    queue = site("default")
+    (own,) = queue.drive(queue.client.mint(1))
+    assert backend.enqueue_as(tasks.echo, (1,), {}, own).id == own
+    again = backend.enqueue_as(tasks.echo, (2,), {}, own)
+    assert (again.id, again.outcome) == (own, "duplicate")
+    work()
+    found = backend.find(own)
+    assert found is not None
+    assert (found[0], found[1].state, found[1].result) == (queue, "completed", b"[[1],{}]")
+
+
 def test_discard_goes_to_the_dead_set_at_once(site: Site) -> None:
     result = tasks.gives_up.enqueue()
     work("fast")

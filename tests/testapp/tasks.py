@@ -113,6 +113,16 @@ def asks_for_retry(path: str) -> str:
     return "then"
 
 
+@task(queue_name="fast", max_attempts=1)
+def asks_for_one_more_try() -> int:
+    job = current_job()
+    assert job is not None
+    if job.attempt < 4:
+        # The first goes beyond the task's budget, and the third to the end of its own.
+        raise Retry("once more", delay=0.01, max_attempts=3)
+    return job.attempt
+
+
 @task(queue_name="fast")
 def gives_up() -> None:
     raise Discard("pointless")

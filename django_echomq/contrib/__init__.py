@@ -1,0 +1,1 @@
+"""Doors from other job queues."""

@@ -1,0 +1,1 @@
+"""Celery's name for the place of its logger."""
