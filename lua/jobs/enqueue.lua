@@ -48,13 +48,23 @@ local function admit(id, payload)
   if call('EXISTS', row) == 1 then
     return minted and 0 or id
   end
+  local replaced
   if unique ~= '' then
     local holder, state = unique_holder(unique)
     local waits = state == 'pending' or state == 'scheduled'
-    if holder and not (on_conflict == 'replace' and waits
-        and cancel_job(holder, 'replaced by ' .. id, keep, now) == 'done') then
+    if holder and not (on_conflict == 'replace' and waits) then
       return holder
     end
+    replaced = holder
+  end
+  -- First of all writes: where a foreign key of another type is in the way, nothing has happened.
+  if when == 'now' then
+    place(id, lane ~= '' and lane, priority)
+  else
+    park(id, score)
+  end
+  if replaced then
+    cancel_job(replaced, 'replaced by ' .. id, keep, now)
   end
   if not minted then
     -- The record of an earlier life under this id.
@@ -84,10 +94,8 @@ local function admit(id, payload)
   end
   call('HSET', row, unpack(fields))
   if when == 'now' then
-    place(id, lane ~= '' and lane, priority)
     announce('enqueued', id, 'lane', lane ~= '' and lane)
   else
-    park(id, score)
     announce('scheduled', id, 'lane', lane ~= '' and lane, 'at', score)
   end
   return 1

@@ -22,6 +22,7 @@ from tests.queue.keyspace import (
     names,
     places,
     ring,
+    snapshot,
 )
 
 MakeQueue = Callable[..., Queue]
@@ -472,3 +473,44 @@ def test_history_lines_are_json_texts(queue: Queue) -> None:
     entry = json.dumps({"error": "line\nbreak"}).encode()
     queue.jobs._settle(queue.jobs.failure(claim, history=entry))
     assert queue.jobs.get(claim.job_id).history == [{"error": "line\nbreak"}]
+
+
+# Places that are no sets
+
+
+@pytest.mark.parametrize("kind", ["string", "list", "set", "stream"])
+def test_a_job_whose_lane_is_of_another_type_waits_in_the_flat_set(
+    queue: Queue, raw: redis.Redis, kind: str
+) -> None:
+    """However it comes there, nothing stops half way and the job is served."""
+    jobs = queue.jobs
+    later = jobs.enqueue_at(b"x", 1, lane="a").job_id
+    lapsed = jobs.enqueue(b"x", lane="a").job_id
+    lapse(queue, raw, *jobs.claim(1))
+    spoil(raw, queue.keys.base + b"g:a:pending", kind)
+    new = jobs.enqueue(b"x", lane="a").job_id
+    jobs.promote()
+    jobs.reap()
+    assert {job.id for job in jobs.browse("pending")} == {later, lapsed, new}
+    gone = jobs.enqueue(b"x", lane="a").job_id
+    assert jobs.cancel(gone)
+    assert {claim.job_id for claim in jobs.claim(10)} == {later, lapsed, new}
+
+
+@pytest.mark.parametrize("place", ["pending", "schedule"])
+@pytest.mark.parametrize("unique", [None, Unique("report", on_conflict="replace")])
+def test_an_admission_without_a_place_writes_nothing(
+    queue: Queue, raw: redis.Redis, place: str, unique: Unique | None
+) -> None:
+    if unique:  # what it is to replace waits in the other place
+        admit = queue.jobs.enqueue_in if place == "pending" else queue.jobs.enqueue
+        args = (b"old", 60) if place == "pending" else (b"old",)
+        admit(*args, unique=unique)
+    raw.set(queue.keys.base + place.encode(), "foreign")
+    before = snapshot(queue, raw)
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        if place == "pending":
+            queue.jobs.enqueue(b"x", unique=unique)
+        else:
+            queue.jobs.enqueue_in(b"x", 60, unique=unique)
+    assert snapshot(queue, raw) == before
