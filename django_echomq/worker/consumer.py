@@ -22,8 +22,8 @@ from ..queue import Queue, Settled
 from ..queue.cancel import Cause
 from ..queue.jobs import CLAIMS, Settlement
 from ..wire import __version__
-from ..wire.client import LOST, Call, Client, Reply
-from ..wire.errors import EchoMQError, VersionFence
+from ..wire.client import LOST, Call, Client, Reply, refusal_of
+from ..wire.errors import EchoMQError, VersionFence, WritesRefused
 from .hand import Hand, Handler
 from .leases import LeaseKeeper
 from .parking import Parking
@@ -436,6 +436,12 @@ class Worker:
                 continue
             try:
                 replies = client.drive(client.run_many([call for _, call, _ in mine]))
+                for reply in replies:
+                    # For all jobs alike, so none of them is given up: asked again when it does.
+                    if isinstance(reply, Exception):
+                        refused = refusal_of(reply)
+                        if isinstance(refused, WritesRefused):
+                            raise refused
             except VersionFence:
                 raise
             except (*LOST, EchoMQError) as error:
@@ -468,7 +474,7 @@ class Worker:
             )
 
     def _refused(self, served: _Served, error: Exception, beat: bool) -> None:
-        """A script failed on the server, through a foreign key in its way or a full memory."""
+        """A script failed on the server, through a foreign key in its way."""
         served.rest_until = time.monotonic() + BEAT
         if beat:
             logger.error("The beat on queue %s failed: %s", served.queue.name, error)

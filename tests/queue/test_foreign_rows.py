@@ -503,14 +503,11 @@ def test_an_admission_without_a_place_writes_nothing(
     queue: Queue, raw: redis.Redis, place: str, unique: Unique | None
 ) -> None:
     if unique:  # what it is to replace waits in the other place
-        admit = queue.jobs.enqueue_in if place == "pending" else queue.jobs.enqueue
-        args = (b"old", 60) if place == "pending" else (b"old",)
-        admit(*args, unique=unique)
+        other = ("in", 60_000) if place == "pending" else ("now", 0)
+        queue.jobs._one(b"old", *other, None, None, 0, unique)
     raw.set(queue.keys.base + place.encode(), "foreign")
     before = snapshot(queue, raw)
+    when = ("now", 0) if place == "pending" else ("in", 60_000)
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
-        if place == "pending":
-            queue.jobs.enqueue(b"x", unique=unique)
-        else:
-            queue.jobs.enqueue_in(b"x", 60, unique=unique)
+        queue.jobs._one(b"x", *when, None, None, 0, unique)
     assert snapshot(queue, raw) == before
