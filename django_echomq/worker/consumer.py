@@ -514,8 +514,8 @@ class Worker:
             served.token_at = 0.0
         if self._stops or not self._promoter:
             return
-        if tick.runs_due:
-            self._fire(served)
+        if tick.runs_due and not self._fire(served):
+            return  # tried again with the next beat
         if tick.full or tick.runs_due > RUNS_BATCH:
             served.tick_at = 0.0
         elif tick.runs_due:
@@ -574,14 +574,20 @@ class Worker:
             logger.exception("Preparing failed")
         self._prepare = None
 
-    def _fire(self, served: _Served) -> None:
+    def _fire(self, served: _Served) -> bool:
+        """Fires what is due; answers whether that went well."""
+        served.more = True
         try:
             served.queue.repeat.fire(RUNS_BATCH)
-        except (*LOST, EchoMQError) as error:
+        except LOST as error:
             self._lost(error)
+        except EchoMQError as error:
+            logger.error("Schedules of queue %s were not fired: %s", served.queue.name, error)
         except Exception:
             logger.exception("Firing schedules of queue %s failed", served.queue.name)
-        served.more = True
+        else:
+            return True
+        return False
 
     def _due_in(self, served: _Served, ms: int | None) -> None:
         if ms is not None and self._promoter:
