@@ -370,6 +370,9 @@ class Parked:
                 lost.
         """
         (reply,) = self._client.roundtrip([("BLPOP", *keys, max(0.001, round(seconds, 3)))])
+        if isinstance(reply, ResponseError) and str(reply).startswith("UNBLOCKED"):
+            # A demoted primary sends away whoever waits there.
+            raise RedisConnectionError("the server became read-only")
         popped = _raised(reply)
         return None if popped is None else bytes(popped[0])
 
