@@ -65,13 +65,15 @@ class Server:
         assert self._process is not None
         return self._process.pid
 
-    def start(self, *options: str, env: Mapping[str, str] | None = None) -> None:
+    def start(
+        self, *options: str, env: Mapping[str, str] | None = None, program: str | None = None
+    ) -> None:
         """Starts it, with further options, and waits until it listens."""
         # Where a limit on its files is met it is to be told, not to be killed: SIGXFSZ stays
         # ignored, as Python has it.
         self._process = subprocess.Popen(
             [
-                *(programs._find_binary(), "--port", str(self.port), "--save", ""),
+                *(program or programs._find_binary(), "--port", str(self.port), "--save", ""),
                 *self._options,
                 *options,
             ],
