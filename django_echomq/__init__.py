@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ServerUnavailable,
         StaleToken,
         VersionFence,
+        WritesRefused,
         WrongKind,
         WrongState,
     )
@@ -47,6 +48,7 @@ _HOMES = {
     "ServerUnavailable": ".wire.errors",
     "StaleToken": ".wire.errors",
     "VersionFence": ".wire.errors",
+    "WritesRefused": ".wire.errors",
     "WrongKind": ".wire.errors",
     "WrongState": ".wire.errors",
     "CancelToken": ".queue.cancel",
@@ -86,6 +88,7 @@ __all__ = [
     "StaleToken",
     "Unique",
     "VersionFence",
+    "WritesRefused",
     "WrongKind",
     "WrongState",
     "__version__",

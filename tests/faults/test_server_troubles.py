@@ -100,12 +100,11 @@ def serve(watched: Watched, command: Start, env: dict[str, str] | None = None) -
 # Killed
 
 
-@pytest.mark.parametrize("fsync", ["always", "everysec"])
 def test_a_server_killed_while_it_admits_and_serves(
-    make_server: MakeServer, watch_on: WatchOn, command: Start, fsync: str
+    make_server: MakeServer, watch_on: WatchOn, command: Start
 ) -> None:
     """Each job whose admission was answered has its effect once, and so have the others."""
-    server = make_server("--appendonly", "yes", "--appendfsync", fsync)
+    server = make_server("--appendonly", "yes", "--appendfsync", "always")
     watched = watch_on(server)
     worker = serve(watched, command)
     with producing(watched) as admitted:
