@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -511,3 +512,39 @@ def test_an_admission_without_a_place_writes_nothing(
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
         queue.jobs._one(b"x", *when, None, None, 0, unique)
     assert snapshot(queue, raw) == before
+
+
+@pytest.mark.xfail(
+    strict=True, reason="these transitions take a job out of its place before they know of the next"
+)
+@pytest.mark.parametrize(
+    ("spoilt", "verb"),
+    [
+        ("pending", "release"),
+        ("pending", "reprocess"),
+        ("schedule", "retry"),
+        ("schedule", "delay"),
+        ("dead", "bury"),
+    ],
+)
+def test_a_job_keeps_its_place_where_the_next_one_is_of_another_type(
+    queue: Queue, raw: redis.Redis, spoilt: str, verb: str
+) -> None:
+    jobs = queue.jobs
+    job_id = jobs.enqueue(b"x").job_id
+    (claim,) = jobs.claim()
+    if verb == "reprocess":
+        jobs.retry(claim, 0, 1)
+    before = places(queue, raw, job_id)
+    raw.delete(queue.keys.base + spoilt.encode())
+    raw.set(queue.keys.base + spoilt.encode(), "foreign")
+    with suppress(redis.ResponseError):
+        {
+            "release": lambda: jobs.release(claim),
+            "reprocess": lambda: jobs.reprocess(job_id),
+            "retry": lambda: jobs.retry(claim, 60),
+            "delay": lambda: jobs.delay(claim, 60),
+            "bury": lambda: jobs.retry(claim, 0, 1),
+        }[verb]()
+    raw.delete(queue.keys.base + spoilt.encode())
+    assert places(queue, raw, job_id) == before
