@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ServerUnavailable,
         StaleToken,
         VersionFence,
+        WritesRefused,
         WrongKind,
         WrongState,
     )
@@ -48,6 +49,7 @@ _HOMES = {
     "ServerUnavailable": ".wire.errors",
     "StaleToken": ".wire.errors",
     "VersionFence": ".wire.errors",
+    "WritesRefused": ".wire.errors",
     "WrongKind": ".wire.errors",
     "WrongState": ".wire.errors",
     "CancelToken": ".queue.cancel",
@@ -88,6 +90,7 @@ __all__ = [
     "StaleToken",
     "Unique",
     "VersionFence",
+    "WritesRefused",
     "WrongKind",
     "WrongState",
     "__version__",

@@ -12,6 +12,9 @@ the environment:
     URL of a running server to test against. Without it an embedded Valkey is started.
 ``ECHOMQ_TEST_VALKEY``
     Folder of the embedded Valkey.
+``ECHOMQ_TEST_SERVER``
+    Path of another server program to start in place of the embedded one's, such as a
+    ``redis-server``.
 ``ECHOMQ_TEST_SCHEDULES``
     ``SCHEDULES`` as JSON, for processes that a test starts.
 
@@ -26,6 +29,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from django_echomq.wire import embedded
+
 BASE_DIR = Path(__file__).resolve().parent
 
 _RUN = Path(tempfile.gettempdir()) / f"echomq-test-{os.getpid()}"
@@ -33,6 +38,9 @@ _DB = os.environ.setdefault("ECHOMQ_TEST_DB", f"{_RUN}.sqlite3")
 _VALKEY = os.environ.setdefault("ECHOMQ_TEST_VALKEY", f"{_RUN}.valkey")
 _XDIST_WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 _SUFFIX = f"_{_XDIST_WORKER}" if _XDIST_WORKER else ""
+
+if server := os.environ.get("ECHOMQ_TEST_SERVER"):
+    embedded._find_binary = lambda: server
 
 SECRET_KEY = "not a secret: for tests only"
 DEBUG = False

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ..wire.client import Argument, Steps
+from ..wire.client import Argument, Steps, refusal_of
 from ..wire.keys import check_lane, check_name
 from .cadence import CATCH_UP_LIMIT, Cadence, Cron, Every, zone
 from .clock import Duration, When, duration_ms, instant_ms
@@ -339,7 +339,7 @@ class Repeat:
             )
             for fired_name, reply in zip(list(due), replies, strict=True):
                 if isinstance(reply, Exception):
-                    raise reply
+                    raise refusal_of(reply) or reply
                 fired += reply == 1
                 if reply >= 0:
                     del due[fired_name]

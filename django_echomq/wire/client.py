@@ -22,6 +22,7 @@ from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     NoScriptError,
+    OutOfMemoryError,
     ReadOnlyError,
     ResponseError,
 )
@@ -29,7 +30,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from .endpoint import Endpoint
-from .errors import ServerUnavailable, refusal
+from .errors import EchoMQError, ServerUnavailable, refusal
 from .ids import MAX_NODE, process_mint
 from .scripts import Script, script
 
@@ -354,8 +355,15 @@ class Client:
 
 def _raised(reply: Reply) -> Reply:
     if isinstance(reply, Exception):
-        raise refusal(str(reply)) or reply
+        raise refusal_of(reply) or reply
     return reply
+
+
+def refusal_of(error: Exception) -> EchoMQError | None:
+    """The exception for an error among the replies, or ``None`` where it is not one of ours."""
+    # redis-py takes the first word off where it has a class for it.
+    word = "OOM " if isinstance(error, OutOfMemoryError) else ""
+    return refusal(f"{word}{error}")
 
 
 class Parked:
@@ -378,6 +386,9 @@ class Parked:
                 lost.
         """
         (reply,) = self._client.roundtrip([("BLPOP", *keys, max(0.001, round(seconds, 3)))])
+        if isinstance(reply, ResponseError) and str(reply).startswith("UNBLOCKED"):
+            # A demoted primary sends away whoever waits there.
+            raise RedisConnectionError("the server became read-only")
         popped = _raised(reply)
         return None if popped is None else bytes(popped[0])
 

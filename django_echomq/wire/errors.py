@@ -96,6 +96,15 @@ class ServerUnavailable(EchoMQError, ConnectionError):
     """The server did not answer within the time allowed."""
 
 
+class WritesRefused(EchoMQError):
+    """The server answers, but takes no writes for now. Nothing changed."""
+
+
+_WRITES_REFUSED = {
+    "OOM": "it is at its maxmemory: let workers empty the queues, or give it more",
+    "MISCONF": "it cannot write to its disk: look at the space there, and into its log",
+    "NOREPLICAS": "it has fewer replicas than min-replicas-to-write asks for",
+}
 _STATE_REFUSALS: dict[str, type[WrongState]] = {
     "not dead": NotDead,
     "not paused": NotPaused,
@@ -117,6 +126,8 @@ def refusal(message: str) -> EchoMQError | None:
         message: the whole text of the error reply; its first word is the wire class.
     """
     word, _, detail = message.partition(" ")
+    if word in _WRITES_REFUSED:
+        return WritesRefused(f"the server takes no writes: {_WRITES_REFUSED[word]}")
     if word == "EMQSTATE":
         return _STATE_REFUSALS.get(detail, WrongState)(detail)
     if word == "EMQSTALE" and detail == "job gone":

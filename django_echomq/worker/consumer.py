@@ -21,8 +21,8 @@ from ..queue import Queue, Settled
 from ..queue.cancel import Cause
 from ..queue.jobs import CLAIMS, Settlement
 from ..wire import __version__
-from ..wire.client import LOST, Call, Client, Reply
-from ..wire.errors import EchoMQError, VersionFence
+from ..wire.client import LOST, Call, Client, Reply, refusal_of
+from ..wire.errors import EchoMQError, VersionFence, WritesRefused
 from .hand import Hand, Handler
 from .inbox import Inbox
 from .leases import LeaseKeeper
@@ -454,6 +454,12 @@ class Worker:
                 continue
             try:
                 replies = client.drive(client.run_many([call for _, call, _ in mine]))
+                for reply in replies:
+                    # For all jobs alike, so none of them is given up: asked again when it does.
+                    if isinstance(reply, Exception):
+                        refused = refusal_of(reply)
+                        if isinstance(refused, WritesRefused):
+                            raise refused
             except VersionFence:
                 raise
             except (*LOST, EchoMQError) as error:
@@ -486,7 +492,7 @@ class Worker:
             )
 
     def _refused(self, served: _Served, error: Exception, beat: bool) -> None:
-        """A script failed on the server, through a foreign key in its way or a full memory."""
+        """A script failed on the server, through a foreign key in its way."""
         served.rest_until = time.monotonic() + BEAT
         if beat:
             logger.error("The beat on queue %s failed: %s", served.queue.name, error)
@@ -526,8 +532,8 @@ class Worker:
             served.token_at = 0.0
         if self._stops or not self._promoter:
             return
-        if tick.runs_due:
-            self._fire(served)
+        if tick.runs_due and not self._fire(served):
+            return  # tried again with the next beat
         if tick.full or tick.runs_due > RUNS_BATCH:
             served.tick_at = 0.0
         elif tick.runs_due:
@@ -586,14 +592,20 @@ class Worker:
             logger.exception("Preparing failed")
         self._prepare = None
 
-    def _fire(self, served: _Served) -> None:
+    def _fire(self, served: _Served) -> bool:
+        """Fires what is due; answers whether that went well."""
+        served.more = True
         try:
             served.queue.repeat.fire(RUNS_BATCH)
-        except (*LOST, EchoMQError) as error:
+        except LOST as error:
             self._lost(error)
+        except EchoMQError as error:
+            logger.error("Schedules of queue %s were not fired: %s", served.queue.name, error)
         except Exception:
             logger.exception("Firing schedules of queue %s failed", served.queue.name)
-        served.more = True
+        else:
+            return True
+        return False
 
     def _due_in(self, served: _Served, ms: int | None) -> None:
         if ms is not None and self._promoter:

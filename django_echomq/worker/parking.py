@@ -10,7 +10,7 @@ from queue import SimpleQueue
 
 from ..queue import Queue
 from ..wire.client import LOST, Client, Parked
-from ..wire.errors import VersionFence
+from ..wire.errors import VersionFence, WritesRefused
 
 logger = logging.getLogger("django_echomq.worker")
 
@@ -66,7 +66,7 @@ class Parking:
             except VersionFence as error:
                 logger.error("%s", error)
                 time.sleep(_PAUSE)
-            except LOST:
+            except (*LOST, WritesRefused):
                 # The consumer meets the same loss on its own connection and reports it.
                 time.sleep(_PAUSE)
             except Exception:

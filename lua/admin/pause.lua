@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Stops claiming. Jobs in hand finish; the backlog is not touched.
 --
 -- KEYS  1 base

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Starts claiming again and wakes parked workers for what waits.
 --
 -- KEYS  1 base

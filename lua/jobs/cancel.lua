@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Cancels jobs: at once where one waits; where it is in hand, its worker hears of it on its beat.
 --
 -- KEYS  1 base

@@ -40,26 +40,32 @@ if when == 'in' then
   score = now + ms
 end
 
--- Made when they are first wanted, as most jobs need none of them: the claim on the unique key, for
--- which the job that holds it is answered where it stays; the record of an earlier life under the id
--- forgotten; the way to the schedule.
+-- Made when they are first wanted, as most jobs need none of them: the claim on the unique key, the
+-- record of an earlier life under the id forgotten, the way to the schedule.
 local function rarely()
   -- @splice lib/unique
   -- @splice lib/cancel
   -- @splice lib/park
   local keep = {ms = tonumber(ARGV[12]), max = tonumber(ARGV[13])}
 
-  local function claim_key(id)
-    local holder, state = unique_holder(unique)
+  -- The job that keeps the key; or none, and the one that this call's is to replace.
+  local function holder()
+    local id, state = unique_holder(unique)
     local waits = state == 'pending' or state == 'scheduled'
-    if holder and not (ARGV[11] == 'replace' and waits
-        and cancel_job(holder, 'replaced by ' .. id, keep, now) == 'done') then
-      return holder
+    if ARGV[11] == 'replace' and waits then
+      return nil, id
+    end
+    return id
+  end
+
+  local function take_key(id, replaced)
+    if replaced then
+      cancel_job(replaced, 'replaced by ' .. id, keep, now)
     end
     hold_unique(id, unique, tonumber(unique_ttl), held_until, now)
   end
 
-  return {claim_key = claim_key, forget_outcome = forget_outcome, park = park}
+  return {holder = holder, take_key = take_key, forget_outcome = forget_outcome, park = park}
 end
 local rare = (unique ~= '' or not minted or when ~= 'now') and rarely()
 
@@ -91,9 +97,21 @@ local function admit(id, payload)
   if call('EXISTS', row) == 1 then
     return minted and 0 or id
   end
-  local holder = unique ~= '' and rare.claim_key(id)
+  local holder, replaced
+  if unique ~= '' then
+    holder, replaced = rare.holder()
+  end
   if holder then
     return holder
+  end
+  -- First of all writes: where a foreign key of another type is in the way, nothing has happened.
+  if when == 'now' then
+    place(id, lane ~= '' and lane, priority)
+  else
+    rare.park(id, score)
+  end
+  if unique ~= '' then
+    rare.take_key(id, replaced)
   end
   if not minted then
     rare.forget_outcome(id)
@@ -101,10 +119,8 @@ local function admit(id, payload)
   fields[#fields] = payload
   call('HSET', row, unpack(fields))
   if when == 'now' then
-    place(id, lane ~= '' and lane, priority)
     announce('enqueued', id, 'lane', lane ~= '' and lane)
   else
-    rare.park(id, score)
     announce('scheduled', id, 'lane', lane ~= '' and lane, 'at', score)
   end
   return 1

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Moves the deadline of claims still held.
 --
 -- KEYS  1 base

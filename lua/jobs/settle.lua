@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Settles claims that ended and claims what is free, in one step: the way out of the active set
 -- and the way into it.
 --

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- One beat of the promoter: promotes what is due, recovers what has lapsed, trims what has ended.
 --
 -- KEYS  1 base

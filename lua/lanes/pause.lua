@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Stops claiming from a lane. Its jobs in hand finish; its backlog is not touched.
 --
 -- KEYS  1 base

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Starts claiming from a lane again.
 --
 -- KEYS  1 base

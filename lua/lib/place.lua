@@ -1,5 +1,6 @@
 -- Where a claimable job waits: its lane, else the flat set. Score is minus the priority, so the
--- lowest score is the highest priority and, within one, byte order is mint order.
+-- lowest score is the highest priority and, within one, byte order is mint order. A job whose lane
+-- is a foreign key of another type waits in the flat set, where it is served all the same.
 -- @splice lib/ring
 
 local function place(id, group, priority)
@@ -7,8 +8,7 @@ local function place(id, group, priority)
   if score == 0 then
     score = 0 -- never '-0'
   end
-  if group then
-    call('ZADD', lane_key(group), score, id)
+  if group and type(try('ZADD', lane_key(group), score, id)) == 'number' then
     settle_ring(group)
   else
     call('ZADD', base .. 'pending', score, id)
@@ -17,7 +17,7 @@ end
 
 -- Takes a waiting job out of its place; answers whether it was there.
 local function unplace(id, group)
-  if group and call('ZREM', lane_key(group), id) == 1 then
+  if group and try('ZREM', lane_key(group), id) == 1 then
     -- Looking into the ring costs as much as there are lanes; only the last job takes its lane out.
     if call('EXISTS', lane_key(group)) == 0 then
       settle_ring(group)

@@ -25,6 +25,8 @@ if call('EXISTS', row_key(id)) == 1 then
   return -1
 end
 local group, priority = record[2], record[3] or '0'
+-- First of all writes: where a foreign key of another type is in the way, nothing has happened.
+place(id, group, priority)
 call('HSET', row_key(id), 'state', 'pending', 'attempts', '0', 'payload', record[1], 'schedule', name)
 if group then
   call('HSET', row_key(id), 'group', group)
@@ -32,7 +34,6 @@ end
 if priority ~= '0' then
   call('HSET', row_key(id), 'priority', priority)
 end
-place(id, group, priority)
 ring_wake(1)
 count('enqueued', 1)
 finish(server_ms())

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Tells a worker to be quiet, to go on, or to stop. It hears of it on its next beat.
 --
 -- KEYS  1 base

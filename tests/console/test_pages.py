@@ -23,6 +23,7 @@ from django_echomq.queue import Queue
 from django_echomq.queue.repeat import Definition, Schedule
 from django_echomq.queues import forget_queues, get_queue
 from django_echomq.wire.client import Client
+from django_echomq.wire.endpoint import Endpoint
 from tests.console.conftest import PAYLOAD, World, beat, die, ended, url
 
 pytestmark = pytest.mark.django_db
@@ -639,6 +640,30 @@ def test_nobody_listens(root: Browser, settings: Any, elsewhere: None) -> None:
         answer = root.post(url("act", name="q-away"), {"action": word})
         assert answer.status_code == 302
     assert not LogEntry.objects.exists()
+
+
+@pytest.mark.parametrize("trouble", ["away", "refused"])
+def test_no_page_shows_the_password(
+    root: Browser,
+    settings: Any,
+    elsewhere: None,
+    endpoint: Endpoint,
+    trouble: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    target = f"redis://nobody:sesame@127.0.0.1:{closed_port()}/0"
+    if trouble == "refused":
+        if "path" not in endpoint.options:
+            pytest.skip("the run's server is reached by TCP")
+        target = f"unix://nobody:sesame@{endpoint.options['path']}"
+    settle_on(settings, away=target)
+    for name in ("changelist", "status", "schedules", "workers"):
+        answer = root.get(url(name))
+        assert answer.status_code in {200, 503}
+        assert "sesame" not in answer.content.decode()
+    for name in PAGES:
+        assert "sesame" not in text(root, url(name, name="q-away"), 503)
+    assert "sesame" not in caplog.text
 
 
 def test_a_server_that_hangs_is_waited_for_once(

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import socket
+import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import redis
 
 from django_echomq.queue import Queue
+from django_echomq.wire import embedded as programs
 from django_echomq.wire.client import Client
 from django_echomq.wire.embedded import embedded
 from django_echomq.wire.endpoint import Endpoint
@@ -35,6 +41,85 @@ def own_server() -> Iterator[tuple[Path, dict[str, str], Client]]:
 def server_pid(client: Client) -> int:
     info = client.drive(client.command("INFO", "server"))
     return int(info.split(b"process_id:")[1].split()[0])
+
+
+class Server:
+    """A server on loopback that a test starts, stops, starves and fills.
+
+    Args:
+        folder: where it keeps its data.
+        options: what it is started with, as words of its command line.
+    """
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.folder = folder
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._options = options
+        self.raw = redis.Redis(port=self.port)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(
+        self, *options: str, env: Mapping[str, str] | None = None, program: str | None = None
+    ) -> None:
+        """Starts it, with further options, and waits until it listens."""
+        # Where a limit on its files is met it is to be told, not to be killed: SIGXFSZ stays
+        # ignored, as Python has it.
+        self._process = subprocess.Popen(
+            [
+                *(program or programs._find_binary(), "--port", str(self.port), "--save", ""),
+                *self._options,
+                *options,
+            ],
+            cwd=self.folder,
+            env={**os.environ, **(env or {})},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            restore_signals=False,
+        )
+        wait_until(self._listens, "the server to listen")
+
+    def _listens(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, "the server did not start"
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@pytest.fixture
+def make_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Makes and starts servers, and ends them after the test."""
+    made: list[Server] = []
+
+    def make(*options: str, env: Mapping[str, str] | None = None) -> Server:
+        folder = tmp_path / f"server-{len(made)}"
+        folder.mkdir()
+        made.append(Server(folder, *options))
+        made[-1].start(env=env)
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.raw.close()
+        if each._process:
+            each.signal(signal.SIGCONT)
+        each.kill()
 
 
 class Watched:
@@ -81,6 +166,23 @@ class Watched:
 
     def books(self) -> dict[str, int]:
         return self.queue.metrics.counts("completed", "failed", "dead", "active", "pending")
+
+
+@pytest.fixture
+def watch_on(tmp_path: Path) -> Iterator[Callable[..., Watched]]:
+    """Watches a queue of the settings on a server of the test's own."""
+    made: list[Watched] = []
+
+    def make(server: Server, name: str = "fast") -> Watched:
+        env = {"ECHOMQ_TEST_URL": server.url + "?socket_timeout=1"}
+        client = Client(Endpoint.from_url(server.url))
+        made.append(Watched(tmp_path, env, client, name))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.proxy.close()
+        each.client.close()
 
 
 @pytest.fixture

@@ -123,5 +123,6 @@ def test_sigterm_while_a_job_is_being_settled(watch: Watch, command: Start, poin
     worker.signal(signal.SIGTERM)
     worker.until("Stopping")
     watched.proxy.release()
+    worker.wait()  # a second signal would meet it on its way out
     end_well(watched, worker)
     assert watched.effects() == {"start": 1, "end": 1}

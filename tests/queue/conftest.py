@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +31,9 @@ def disposable(tmp_path: Path) -> Iterator[Endpoint]:
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
     )
-    wait_until(path.exists, "the server to listen")
+    listening = socket.socket(socket.AF_UNIX)
+    with listening:
+        wait_until(lambda: listening.connect_ex(str(path)) == 0, "the server to listen")
     yield Endpoint.from_url(f"unix://{path}", socket_timeout=2.0)
     process.kill()
     process.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tests.queue.keyspace import (
     names,
     places,
     ring,
+    snapshot,
 )
 
 MakeQueue = Callable[..., Queue]
@@ -472,3 +474,77 @@ def test_history_lines_are_json_texts(queue: Queue) -> None:
     entry = json.dumps({"error": "line\nbreak"}).encode()
     queue.jobs._settle(queue.jobs.failure(claim, history=entry))
     assert queue.jobs.get(claim.job_id).history == [{"error": "line\nbreak"}]
+
+
+# Places that are no sets
+
+
+@pytest.mark.parametrize("kind", ["string", "list", "set", "stream"])
+def test_a_job_whose_lane_is_of_another_type_waits_in_the_flat_set(
+    queue: Queue, raw: redis.Redis, kind: str
+) -> None:
+    """However it comes there, nothing stops half way and the job is served."""
+    jobs = queue.jobs
+    later = jobs.enqueue_at(b"x", 1, lane="a").job_id
+    lapsed = jobs.enqueue(b"x", lane="a").job_id
+    lapse(queue, raw, *jobs.claim(1))
+    spoil(raw, queue.keys.base + b"g:a:pending", kind)
+    new = jobs.enqueue(b"x", lane="a").job_id
+    jobs.promote()
+    jobs.reap()
+    assert {job.id for job in jobs.browse("pending")} == {later, lapsed, new}
+    gone = jobs.enqueue(b"x", lane="a").job_id
+    assert jobs.cancel(gone)
+    assert {claim.job_id for claim in jobs.claim(10)} == {later, lapsed, new}
+
+
+@pytest.mark.parametrize("place", ["pending", "schedule"])
+@pytest.mark.parametrize("unique", [None, Unique("report", on_conflict="replace")])
+def test_an_admission_without_a_place_writes_nothing(
+    queue: Queue, raw: redis.Redis, place: str, unique: Unique | None
+) -> None:
+    if unique:  # what it is to replace waits in the other place
+        other = ("in", 60_000) if place == "pending" else ("now", 0)
+        queue.jobs._one(b"old", *other, None, None, 0, unique)
+    raw.set(queue.keys.base + place.encode(), "foreign")
+    before = snapshot(queue, raw)
+    when = ("now", 0) if place == "pending" else ("in", 60_000)
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        queue.jobs._one(b"x", *when, None, None, 0, unique)
+    assert snapshot(queue, raw) == before
+
+
+@pytest.mark.xfail(
+    strict=True, reason="these transitions take a job out of its place before they know of the next"
+)
+@pytest.mark.parametrize(
+    ("spoilt", "verb"),
+    [
+        ("pending", "release"),
+        ("pending", "reprocess"),
+        ("schedule", "retry"),
+        ("schedule", "delay"),
+        ("dead", "bury"),
+    ],
+)
+def test_a_job_keeps_its_place_where_the_next_one_is_of_another_type(
+    queue: Queue, raw: redis.Redis, spoilt: str, verb: str
+) -> None:
+    jobs = queue.jobs
+    job_id = jobs.enqueue(b"x").job_id
+    (claim,) = jobs.claim()
+    if verb == "reprocess":
+        jobs.retry(claim, 0, 1)
+    before = places(queue, raw, job_id)
+    raw.delete(queue.keys.base + spoilt.encode())
+    raw.set(queue.keys.base + spoilt.encode(), "foreign")
+    with suppress(redis.ResponseError):
+        {
+            "release": lambda: jobs.release(claim),
+            "reprocess": lambda: jobs.reprocess(job_id),
+            "retry": lambda: jobs.retry(claim, 60),
+            "delay": lambda: jobs.delay(claim, 60),
+            "bury": lambda: jobs.retry(claim, 0, 1),
+        }[verb]()
+    raw.delete(queue.keys.base + spoilt.encode())
+    assert places(queue, raw, job_id) == before

@@ -25,6 +25,7 @@ class Proxy:
         self._refusals = 0
         self._calls_to_hold: list[bytes] = []
         self._replies_to_hold: list[bytes] = []
+        self._hole = False
         # What is held back, by the socket it came from: where it is to go, and the bytes.
         self._held: dict[socket.socket, tuple[socket.socket, bytes]] = {}
         self.lost = 0
@@ -70,8 +71,15 @@ class Proxy:
         """Sends what was held back on its way."""
         with self._lock:
             for target, data in self._held.values():
-                target.sendall(data)
+                with contextlib.suppress(OSError):  # given up meanwhile
+                    target.sendall(data)
             self._held.clear()
+            self._hole = False
+
+    def swallow(self) -> None:
+        """Keeps all that comes from either side, until :meth:`release`; nothing is cut."""
+        with self._lock:
+            self._hole = True
 
     def refuse(self, times: int) -> None:
         """Cuts the next connections before anything is forwarded."""
@@ -175,6 +183,8 @@ class Proxy:
 
     def _pass(self, source: socket.socket, target: socket.socket, data: bytes) -> None:
         with self._lock:
+            if self._hole:
+                self._held.setdefault(source, (target, b""))
             if source in self._held:
                 self._held[source] = target, self._held[source][1] + data
                 return

@@ -259,6 +259,9 @@ def test_an_error_that_is_not_ours_is_raised_as_it_is(queue: Queue, raw: redis.R
         ("EMQSTATE not dead", "NotDead"),
         ("EMQSTATE something new", "WrongState"),
         ("EMQOLD overtaken", "Superseded"),
+        ("OOM command not allowed", "WritesRefused"),
+        ("MISCONF Errors writing to the AOF file", "WritesRefused"),
+        ("NOREPLICAS Not enough good replicas to write.", "WritesRefused"),
     ],
 )
 def test_a_wire_class_has_an_exception(message: str, name: str) -> None:

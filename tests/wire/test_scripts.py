@@ -32,7 +32,7 @@ def source(name: str) -> str:
 def header(name: str) -> str:
     """The comment that a file opens with."""
     lines = []
-    for line in source(name).splitlines():
+    for line in re.sub(r"^#!.*\n", "", source(name)).splitlines():
         if not line.startswith("--") or line.startswith("-- @splice"):
             break
         lines.append(line)
