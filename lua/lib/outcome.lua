@@ -2,7 +2,7 @@
 
 -- Deletes an outcome record; answers whether there was one.
 local function forget_outcome(id)
-  call('ZREM', base .. 'outcomes', id)
+  try('ZREM', base .. 'outcomes', id)
   return call('UNLINK', row_key(id) .. ':outcome', row_key(id) .. ':logs') > 0
 end
 
@@ -21,7 +21,9 @@ local function conclude(id, state, keep, now, result)
   call('PEXPIRE', key .. ':outcome', keep.ms)
   call('PEXPIRE', key .. ':logs', keep.ms)
   local outcomes = base .. 'outcomes'
-  call('ZADD', outcomes, now + keep.ms, id)
+  if type(try('ZADD', outcomes, now + keep.ms, id)) ~= 'number' then
+    return -- a foreign key in the place of the list; the record ends by itself
+  end
   local over = call('ZCARD', outcomes) - keep.max
   if over > 0 then
     local oldest = call('ZPOPMIN', outcomes, math.min(over, 100))

@@ -35,9 +35,10 @@ local function forget(id)
   local group = row and row[2]
   local found = leave_active(id, group)
   found = unplace(id, group) or found
-  found = call('ZREM', base .. 'schedule', id) == 1 or found
-  found = call('ZREM', base .. 'dead', id) == 1 or found
-  call('ZREM', base .. 'died', id)
+  found = try('ZREM', base .. 'schedule', id) == 1 or found
+  found = try('ZREM', base .. 'dead', id) == 1 or found
+  try('ZREM', base .. 'died', id)
+  try('HDEL', base .. 'cancels', id)
   if row then
     free_unique(id, row[3])
   end
@@ -50,7 +51,7 @@ local function bury(id, reason, keep_ms, now, unique)
   call('HSET', row_key(id), 'state', 'dead', 'last_error', reason, 'finished_at', now)
   call('ZADD', base .. 'dead', 0, id)
   if keep_ms > 0 then
-    call('ZADD', base .. 'died', now + keep_ms, id)
+    try('ZADD', base .. 'died', now + keep_ms, id)
   end
   free_unique(id, unique)
   count('failed', 1)

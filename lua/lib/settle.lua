@@ -25,7 +25,7 @@ local function take_back(id, token)
   local group = row[2] or nil
   if leave_active(id, group) or unplace(id, group) then
     if row[7] then
-      call('HDEL', base .. 'cancels', id)
+      try('HDEL', base .. 'cancels', id)
       call('HDEL', row_key(id), 'cancel')
     end
     return row
