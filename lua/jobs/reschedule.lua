@@ -4,6 +4,7 @@
 -- ARGV  1 id  2 Unix ms
 -- Reply 1, or 0 where there is no such job
 -- Errors EMQSTATE the job does not wait
+-- @splice lib/sound
 -- @splice lib/place
 -- @splice lib/park
 -- @splice lib/announce

@@ -7,22 +7,22 @@ local function place(id, group, priority)
   if score == 0 then
     score = 0 -- never '-0'
   end
-  if group then
-    call('ZADD', lane_key(group), score, id)
+  if group and type(try('ZADD', lane_key(group), score, id)) == 'number' then
     settle_ring(group)
   else
+    -- Also where a key of another type stands in the place of the lane.
     call('ZADD', base .. 'pending', score, id)
   end
 end
 
 -- Takes a waiting job out of its place; answers whether it was there.
 local function unplace(id, group)
-  if group and call('ZREM', lane_key(group), id) == 1 then
+  if group and try('ZREM', lane_key(group), id) == 1 then
     -- Looking into the ring costs as much as there are lanes; only the last job takes its lane out.
     if call('EXISTS', lane_key(group)) == 0 then
       settle_ring(group)
     end
     return true
   end
-  return call('ZREM', base .. 'pending', id) == 1
+  return try('ZREM', base .. 'pending', id) == 1
 end

@@ -1,3 +1,4 @@
+-- @splice lib/sound
 -- @splice lib/release
 
 -- Moves a job from the schedule to where it waits. Answers whether there is such a job.
