@@ -82,7 +82,6 @@ local function admit(id, payload)
     end
     hold_unique(id, unique, unique_ttl, held_until, now)
   end
-  call('HSET', row, unpack(fields))
   if when == 'now' then
     place(id, lane ~= '' and lane, priority)
     announce('enqueued', id, 'lane', lane ~= '' and lane)
@@ -90,6 +89,8 @@ local function admit(id, payload)
     park(id, score)
     announce('scheduled', id, 'lane', lane ~= '' and lane, 'at', score)
   end
+  -- After its place, which may be a foreign key: a row that stands nowhere would hold its id.
+  call('HSET', row, unpack(fields))
   return 1
 end
 
