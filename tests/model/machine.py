@@ -7,6 +7,7 @@ compared with it after every step, key by key.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -36,7 +37,7 @@ LANES = [None, "a", "b", "c"]
 NAMES = [lane for lane in LANES if lane is not None]
 KEYS = ["one", "two"]
 SCHEDULES = ["tick", "tock"]
-BUDGET = 2
+BUDGETS = {"retry": 2, "bury": 1}
 MAX_STALLED = 2
 KEEP_MAX = 4
 LONG = 3_600  # seconds, longer than any run
@@ -149,7 +150,7 @@ class Model(RuleBasedStateMachine):
             f"model-{process_mint.mint(1)}",
             self.client,
             QueueOptions(
-                max_attempts=BUDGET,
+                max_attempts=BUDGETS["retry"],
                 max_stalled=MAX_STALLED,
                 keep_completed_ms=LONG * 1000 if keep else 0,
                 keep_completed_max=KEEP_MAX,
@@ -517,85 +518,104 @@ class Model(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 8))
     def claim(self, limit: int) -> None:
-        lines = {lane: self.line(lane) for lane in LANES}
+        self.exchange((), limit)
+
+    @precondition(lambda self: self.claims() or self.old)
+    @rule(data=st.data(), verb=st.sampled_from(SETTLING), at_once=st.booleans())
+    def settle(self, data: st.DataObject, verb: str, at_once: bool) -> None:
+        claim = self.any_claim(data)
+        (word,) = self.exchange([(claim, verb, at_once)], 0)
+        refusal = {"stale": StaleToken, "gone": JobGone}.get(word)
+        if refusal is not None:
+            with pytest.raises(refusal):
+                self.queue.jobs.complete(claim)
+
+    @rule(limit=st.integers(1, 4), verb=st.sampled_from(SETTLING), at_once=st.booleans())
+    def work(self, limit: int, verb: str, at_once: bool) -> None:
+        held = {claim.job_id for claim in self.claims()}
+        self.claim(limit)
+        new = [claim for claim in self.claims() if claim.job_id not in held]
+        self.exchange([(claim, verb, at_once) for claim in new], 0)
+
+    @precondition(lambda self: self.claims() or self.old)
+    @rule(data=st.data(), limit=st.integers(0, 5), count=st.integers(1, 4))
+    def settle_and_claim(self, data: st.DataObject, limit: int, count: int) -> None:
+        """What a worker does in one step; it may name a claim twice."""
+        verbs = st.tuples(st.sampled_from(SETTLING), st.booleans())
+        self.exchange([(self.any_claim(data), *data.draw(verbs)) for _ in range(count)], limit)
+
+    def exchange(self, ends: Sequence[tuple[Claim, str, bool]], limit: int) -> list[str]:
+        """Ends claims and claims, in one call."""
+        settlements = [self.settlement(*end) for end in ends]
+        reply = self.queue.jobs._exchange(settlements, limit)
+        words = [self.settled(*end) for end in ends]
+        assert reply.settled == words
+        self.claimed(reply.claims, limit)
+        due = [row.due for row in self.standing("schedule").values()]
+        assert (reply.next_due_ms is None) is (not due)
+        assert (reply.next_due_ms == 0) is any(due)
+        held_back = self.rate is not None and self.started >= self.rate and not self.paused
+        waits = self.line(None) or any(self.room(lane) for lane in NAMES)
+        assert (reply.token_ms is not None) is bool(limit and held_back and waits)
+        return words
+
+    def settlement(self, claim: Claim, verb: str, at_once: bool) -> Settlement:
+        jobs, delay = self.queue.jobs, 0 if at_once else LONG
+        if verb == "complete":
+            return jobs.completion(claim, b"result")
+        if verb == "cancel":
+            return jobs.cancellation(claim, "told")
+        if verb == "release":
+            return jobs.giving_back(claim)
+        if verb == "delay":
+            return Settlement("delay", claim, ("at", PAST if at_once else FAR, "", ""))
+        return jobs.failure(claim, delay, BUDGETS[verb], error="no luck")
+
+    def settled(self, claim: Claim, verb: str, at_once: bool) -> str:
+        """What becomes of the job, and the word for it."""
+        row = self.rows.get(claim.job_id)
+        if row is None:
+            return "gone"
+        if row.attempts != claim.attempts or row.where in ("schedule", "dead"):
+            return "stale"
+        if verb == "complete":
+            self.conclude(claim.job_id, "completed", None)
+            return "done"
+        if verb == "cancel" or row.asked is not None:
+            self.conclude(claim.job_id, "cancelled", row.asked or "told")
+            return "cancelled"
+        if verb in BUDGETS and row.attempts - row.spared >= BUDGETS[verb]:
+            self.bury(claim.job_id, "no luck")
+            return "dead"
+        self.leave(row)
+        if verb in BUDGETS:
+            row.error = "no luck"
+        else:
+            row.spared += 1
+        row.where = "pending" if verb == "release" else "schedule"
+        row.due = at_once and row.where == "schedule"
+        return "released" if verb == "release" else "scheduled"
+
+    def claimed(self, claims: list[Claim], limit: int) -> None:
         rooms = {lane: self.room(lane) for lane in LANES}
-        claims = self.queue.jobs.claim(limit)
         most = min(limit, self.queue_room())
         assert len(claims) == (0 if self.paused else min(most, sum(rooms.values())))
-        if self.rate is not None:
-            self.started += len(claims)
         for lane in LANES:
             mine = [claim.job_id for claim in claims if claim.lane == lane]
-            assert mine == lines[lane][: len(mine)]
+            assert mine == self.line(lane)[: len(mine)]
             assert len(mine) <= rooms[lane]
+        if self.rate is not None:
+            self.started += len(claims)
         for claim in claims:
             row = self.rows[claim.job_id]
             row.attempts += 1
             row.where, row.claim, row.locked = "active", claim, True
             if row.unique and row.unique.until == "started":
                 self.free(claim.job_id, row.unique)
+            attempt = row.attempts - row.spared
             assert claim == Claim(
-                claim.job_id,
-                row.payload,
-                row.attempts,
-                row.lane,
-                row.attempts - row.spared,
-                b"",
-                row.stalled,
+                claim.job_id, row.payload, row.attempts, row.lane, attempt, b"", row.stalled
             )
-
-    @precondition(lambda self: self.claims() or self.old)
-    @rule(
-        data=st.data(),
-        verb=st.sampled_from(SETTLING),
-        at_once=st.booleans(),
-    )
-    def settle(self, data: st.DataObject, verb: str, at_once: bool) -> None:
-        self.settle_claim(self.any_claim(data), verb, at_once)
-
-    @rule(limit=st.integers(1, 4), verb=st.sampled_from(SETTLING), at_once=st.booleans())
-    def work(self, limit: int, verb: str, at_once: bool) -> None:
-        held = {claim.job_id for claim in self.claims()}
-        self.claim(limit)
-        for claim in self.claims():
-            if claim.job_id not in held:
-                self.settle_claim(claim, verb, at_once)
-
-    def settle_claim(self, claim: Claim, verb: str, at_once: bool) -> None:
-        jobs, delay = self.queue.jobs, 0 if at_once else LONG
-        budget = {"retry": BUDGET, "bury": 1}
-        settlement = {
-            "complete": lambda: jobs.completion(claim, b"result"),
-            "retry": lambda: jobs.failure(claim, delay, error="no luck"),
-            "bury": lambda: jobs.failure(claim, delay, 1, error="no luck"),
-            "delay": lambda: Settlement("delay", claim, ("at", PAST if at_once else FAR, "", "")),
-            "release": lambda: jobs.giving_back(claim),
-            "cancel": lambda: jobs.cancellation(claim, "told"),
-        }[verb]()
-        row = self.rows.get(claim.job_id)
-        if row is None or row.attempts != claim.attempts or row.where in ("schedule", "dead"):
-            with pytest.raises(JobGone if row is None else StaleToken):
-                jobs._settle(settlement)
-            return
-        word, asked = jobs._settle(settlement), row.asked
-        if verb == "complete":
-            assert word == "done"
-            self.conclude(claim.job_id, "completed", None)
-        elif verb == "cancel" or asked is not None:
-            assert word == "cancelled"
-            self.conclude(claim.job_id, "cancelled", asked or "told")
-        elif verb in budget and row.attempts - row.spared >= budget[verb]:
-            assert word == "dead"
-            self.bury(claim.job_id, "no luck")
-        else:
-            assert word == ("released" if verb == "release" else "scheduled")
-            self.leave(row)
-            row.where = "pending" if verb == "release" else "schedule"
-            row.due = at_once and row.where == "schedule"
-            if verb in budget:
-                row.error = "no luck"
-            else:
-                row.spared += 1
 
     @precondition(lambda self: self.claims() or self.old)
     @rule(data=st.data(), ask=st.booleans())

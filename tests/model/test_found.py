@@ -140,6 +140,17 @@ def test_work_goes_on_beside_a_foreign_schedule(queue: Queue, raw: redis.Redis) 
     assert queue.jobs.state(OWN) == "completed"
 
 
+def test_a_repeated_settlement_that_asked_for_no_job_tells_of_no_start(queue: Queue) -> None:
+    """As the call did whose reply was lost."""
+    queue.admin.limit_rate("1/d")
+    queue.jobs.enqueue_many([b"x"] * 2)
+    (claim,) = queue.jobs.claim()
+    slot = queue.client.take_slot()
+    call = queue.jobs.exchange_call(slot, [queue.jobs.completion(claim)], 0, "w")
+    first, again = (queue.drive(queue.client.run(call)) for _ in range(2))
+    assert first == again == [[b"done"], [], -1, -1]
+
+
 @pytest.mark.xfail(strict=True, reason="a settlement leaves active before it meets where it goes")
 @pytest.mark.parametrize(
     ("place", "verb"),
