@@ -346,6 +346,10 @@ class Model(RuleBasedStateMachine):
         if unique is not None:
             self.holds[unique.key] = Hold(admission.job_id, unique)
 
+    @rule(lane=st.sampled_from(LANES), unique=st.sampled_from(UNIQUES[2:]), now=st.booleans())
+    def enqueue_under_a_key(self, lane: str | None, unique: Unique, now: bool) -> None:
+        self.enqueue(lane, 0, unique, None, "now" if now else "later")
+
     @rule(count=st.integers(0, 6), lane=st.sampled_from(LANES), priority=st.integers(-1, 1))
     def enqueue_many(self, count: int, lane: str | None, priority: int) -> None:
         bodies = [self.body() for _ in range(count)]
@@ -938,9 +942,11 @@ class Model(RuleBasedStateMachine):
         for row in parked.values():
             row.where, row.due = "pending", False
 
-    @precondition(lambda self: len(self.rows) > 8)
-    @rule(force=st.booleans(), budget=st.integers(1, 10))
-    def obliterate(self, force: bool, budget: int) -> None:
+    @precondition(lambda self: len(self.rows) + len(self.holds) > 6)
+    @rule(pause=st.booleans(), force=st.booleans(), budget=st.integers(1, 10))
+    def obliterate(self, pause: bool, force: bool, budget: int) -> None:
+        if pause:
+            self.pause_or_resume(True)
         if not self.paused:
             with pytest.raises(NotPaused):
                 self.queue.admin.obliterate(force)
