@@ -9,6 +9,7 @@
 -- @splice lib/park
 -- @splice lib/announce
 
+refuse_foreign(JOB_SETS)
 local id = ARGV[1]
 local row = read_row(id, 'group')
 if not row then

@@ -1,6 +1,8 @@
 -- @splice lib/sound
 -- @splice lib/outcome
 
+refuse_foreign(JOB_SETS)
+
 -- Takes up to `limit` jobs whose lease has lapsed out of the active set, back to where they came
 -- from. With max_stalled > 0 each lapse is counted in the row, and the job that reaches it is
 -- buried with the reason 'stalled'. A job that was asked to be cancelled ends as cancelled. Answers

@@ -1,6 +1,8 @@
 -- @splice lib/sound
 -- @splice lib/release
 
+refuse_foreign(JOB_SETS)
+
 -- Brings a dead or cancelled job back to where it came from, with a fresh budget of attempts; the
 -- token goes on growing. It holds its unique key again where nobody else does by now. Answers
 -- 'done', 'gone', or 'refused' where it is neither dead nor cancelled.

@@ -7,6 +7,7 @@
 -- `keep` holds ms and max of outcome records, and dead_ms of dead jobs.
 -- @splice lib/outcome
 -- @splice lib/park
+-- @splice lib/sound
 
 -- A row keeps the tail of its history: one JSON text per attempt that did not complete, a line
 -- each, within this many bytes.
@@ -66,6 +67,7 @@ local function settle_cancel(id, token, reason, keep, now)
 end
 
 local function settle_retry(id, token, delay_ms, max_attempts, reason, entry, keep, now)
+  refuse_foreign({'schedule', 'dead'})
   local row, verdict = take_back(id, token)
   if not row then
     return verdict
@@ -103,6 +105,7 @@ end
 
 -- Parks a job in hand until a time of its worker's choosing; the attempt does not count.
 local function settle_delay(id, token, score, keep, now)
+  refuse_foreign({'schedule'})
   local row, verdict = take_back_to_wait(id, token, keep, now)
   if not row then
     return verdict
@@ -116,6 +119,7 @@ end
 
 -- Gives the job back to where it came from; the attempt does not count.
 local function settle_release(id, token, keep, now)
+  refuse_foreign({'pending'})
   local row, verdict = take_back_to_wait(id, token, keep, now)
   if not row then
     return verdict

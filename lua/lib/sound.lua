@@ -2,9 +2,10 @@
 -- left one set and cannot enter another would stand nowhere.
 -- @splice lib/base
 
-local function refuse_foreign_sets()
-  for _, set in ipairs({'pending', 'active', 'schedule', 'dead'}) do
+local JOB_SETS = {'pending', 'active', 'schedule', 'dead'}
+
+local function refuse_foreign(sets)
+  for _, set in ipairs(sets) do
     call('ZCARD', base .. set)
   end
 end
-refuse_foreign_sets()

@@ -11,6 +11,7 @@
 -- @splice lib/stats
 -- @splice lib/announce
 
+refuse_foreign(JOB_SETS)
 local name, seen, at, id = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local set = cadence_set(name)
 local score = call('ZSCORE', set, name)

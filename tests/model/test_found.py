@@ -151,7 +151,6 @@ def test_a_repeated_settlement_that_asked_for_no_job_tells_of_no_start(queue: Qu
     assert first == again == [[b"done"], [], -1, -1]
 
 
-@pytest.mark.xfail(strict=True, reason="a settlement leaves active before it meets where it goes")
 @pytest.mark.parametrize(
     ("place", "verb"),
     [("schedule", "retry"), ("dead", "bury"), ("pending", "release")],
