@@ -110,14 +110,22 @@ def test_a_foreign_key_in_the_way_of_settling_does_not_stop_the_others(
     make_queue: MakeQueue, raw: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = make_queue()
-    raw.set(queue.keys.outcomes, "a string")
-    queue.jobs.enqueue_many([b"x"] * 30)
+    dead = queue.keys.base + b"dead"
+
+    def handle(hand: Hand) -> Settlement:
+        if hand.claim.payload == b"bad":
+            return queue.jobs.failure(hand.claim, 0, 1)
+        return complete(hand)
+
+    queue.jobs.enqueue_many([b"x"] * 15 + [b"bad"] + [b"x"] * 15)
+    raw.set(dead, "a string")
     with caplog.at_level(logging.ERROR, "django_echomq.worker"):
-        assert Worker([queue], complete, name="w", burst=True).run() is Stopped.FINISHED
+        assert Worker([queue], handle, name="w", burst=True).run() is Stopped.FINISHED
     assert "could not be settled" in caplog.text
+    raw.delete(dead)
     assert queue.metrics.counts("pending", "active", "completed") == {
         "pending": 0,
-        "active": 0,
+        "active": 1,
         "completed": 30,
     }
 
