@@ -3,7 +3,7 @@
 #   VENV         where the virtual environment lives
 #   PYTHON       the interpreter it is made with (default: the newest one on PATH)
 #   DJANGO       a version to install, such as DJANGO='Django==5.2.*' (default: the newest)
-#   ARGS         arguments of `make demo`
+#   ARGS         arguments of `make demo` and `make model`
 #   PYTEST_ARGS  arguments of pytest, such as PYTEST_ARGS='-m "not slow"' (default: -n 4)
 #   LINT=0       `make test` without ruff and import-linter
 #   MYPY=0       `make test` without mypy
@@ -56,6 +56,10 @@ ifneq ($(MYPY),0)
 	$(BIN)/mypy
 endif
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: model
+model: $(VENV)/.installed-test ## Run a queue beside its model for long (ARGS='--minutes 60')
+	$(BIN)/python -m tests.model $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.installed-test ## Lint and type-check only

@@ -4,10 +4,12 @@
 -- ARGV  1 id  2 Unix ms
 -- Reply 1, or 0 where there is no such job
 -- Errors EMQSTATE the job does not wait
+-- @splice lib/sound
 -- @splice lib/place
 -- @splice lib/park
 -- @splice lib/announce
 
+refuse_foreign(JOB_SETS)
 local id = ARGV[1]
 local row = read_row(id, 'group')
 if not row then

@@ -45,7 +45,8 @@ if noted then
       add_claim(claimed, id, row[2], whole(row[1]), row[4], row[3], row[5], row[7])
     end
   end
-  return {words, claimed, next_due(now), next_token(read_limits(now))}
+  local token_ms = tonumber(ARGV[3]) > 0 and next_token(read_limits(now)) or -1
+  return {words, claimed, next_due(now), token_ms}
 end
 
 local keep = {ms = tonumber(ARGV[6]), max = tonumber(ARGV[7]), dead_ms = tonumber(ARGV[8])}

@@ -24,12 +24,12 @@ local keep = {dead_ms = tonumber(ARGV[3]), ms = tonumber(ARGV[4]), max = tonumbe
 local promoted, due = promote_due(batch, now)
 local recovered, buried, lapsed = recover_lapsed(batch, tonumber(ARGV[2]), keep, now)
 
-local ended = call('ZRANGE', base .. 'outcomes', '-inf', now, 'BYSCORE', 'LIMIT', 0, batch)
+local ended = try('ZRANGE', base .. 'outcomes', '-inf', now, 'BYSCORE', 'LIMIT', 0, batch)
 for _, id in ipairs(ended) do
   forget_outcome(id)
 end
 trim_throttled(now, batch)
-local died = call('ZRANGE', base .. 'died', '-inf', now, 'BYSCORE', 'LIMIT', 0, batch)
+local died = try('ZRANGE', base .. 'died', '-inf', now, 'BYSCORE', 'LIMIT', 0, batch)
 for _, id in ipairs(died) do
   if call('ZSCORE', base .. 'dead', id) then
     forget(id)
@@ -46,7 +46,7 @@ end
 local function cancels_of(worker)
   local told = {}
   if worker ~= '' then
-    local asked = call('HGETALL', base .. 'cancels')
+    local asked = try('HGETALL', base .. 'cancels')
     for i = 1, #asked, 2 do
       local row = read_row(asked[i], 'worker')
       if not row or not call('ZSCORE', base .. 'active', asked[i]) then

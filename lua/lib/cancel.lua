@@ -8,8 +8,8 @@ local function cancel_job(id, reason, keep, now)
     return 'gone'
   end
   if call('ZSCORE', base .. 'active', id) then
-    call('HSET', row_key(id), 'cancel', reason)
     call('HSET', base .. 'cancels', id, reason)
+    call('HSET', row_key(id), 'cancel', reason)
     return 'asked'
   end
   if call('ZREM', base .. 'schedule', id) == 0 and not unplace(id, row[2] or nil) then

@@ -152,7 +152,7 @@ end
 
 -- Ms until the earliest scheduled job is due, at least 0; -1 where none waits.
 local function next_due(now)
-  local first = call('ZRANGE', base .. 'schedule', 0, 0, 'WITHSCORES')
+  local first = try('ZRANGE', base .. 'schedule', 0, 0, 'WITHSCORES')
   if #first == 0 then
     return -1
   end

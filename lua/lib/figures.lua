@@ -7,8 +7,8 @@ local function job_counts()
   return {
     call('ZCARD', base .. 'pending'), call('ZCARD', base .. 'active'), call('ZCARD', base .. 'schedule'),
     call('ZCARD', base .. 'dead'),
-    tonumber(call('HGET', base .. 'metrics:completed', 'count')) or 0,
-    tonumber(call('HGET', base .. 'metrics:failed', 'count')) or 0,
+    whole(try('HGET', base .. 'metrics:completed', 'count')) or 0,
+    whole(try('HGET', base .. 'metrics:failed', 'count')) or 0,
   }
 end
 

@@ -7,9 +7,10 @@ local function forget(id)
   local group = row and row[2]
   local found = leave_active(id, group)
   found = unplace(id, group) or found
-  found = call('ZREM', base .. 'schedule', id) == 1 or found
-  found = call('ZREM', base .. 'dead', id) == 1 or found
-  call('ZREM', base .. 'died', id)
+  found = try('ZREM', base .. 'schedule', id) == 1 or found
+  found = try('ZREM', base .. 'dead', id) == 1 or found
+  try('ZREM', base .. 'died', id)
+  try('HDEL', base .. 'cancels', id)
   if row then
     free_unique(id, row[3])
   end

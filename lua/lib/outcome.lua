@@ -7,7 +7,7 @@ local concluded_max
 -- Deletes an outcome record; answers whether there was one.
 local function forget_outcome(id)
   concluded[id] = nil
-  call('ZREM', base .. 'outcomes', id)
+  try('ZREM', base .. 'outcomes', id)
   return call('UNLINK', row_key(id) .. ':outcome', row_key(id) .. ':logs') > 0
 end
 

@@ -11,6 +11,7 @@ local function place(id, group, priority)
   if group and type(try('ZADD', lane_key(group), score, id)) == 'number' then
     settle_ring(group)
   else
+    -- Also where a key of another type stands in the place of the lane.
     call('ZADD', base .. 'pending', score, id)
   end
 end
@@ -24,5 +25,5 @@ local function unplace(id, group)
     end
     return true
   end
-  return call('ZREM', base .. 'pending', id) == 1
+  return try('ZREM', base .. 'pending', id) == 1
 end

@@ -1,4 +1,7 @@
+-- @splice lib/sound
 -- @splice lib/release
+
+refuse_foreign(JOB_SETS)
 
 -- Moves a job from the schedule to where it waits. Answers whether there is such a job.
 local function promote_job(id, now)

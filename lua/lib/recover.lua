@@ -1,4 +1,7 @@
+-- @splice lib/sound
 -- @splice lib/outcome
+
+refuse_foreign(JOB_SETS)
 
 -- Takes up to `limit` jobs whose lease has lapsed out of the active set, back to where they came
 -- from. With max_stalled > 0 each lapse is counted in the row, and the job that reaches it is
@@ -22,7 +25,7 @@ local function recover_lapsed(limit, max_stalled, keep, now, only, look)
     elseif not row then
       count('dropped', 1)
     elseif row[5] then
-      call('HDEL', base .. 'cancels', id)
+      try('HDEL', base .. 'cancels', id)
       conclude_cancelled(id, row[4], row[5], keep, now)
     elseif max_stalled > 0 and bump(id, 'stalled') >= max_stalled then
       bury(id, 'stalled', keep.dead_ms, now, row[4])

@@ -33,14 +33,10 @@ end
 
 -- Moves a job to the dead set. keep_ms > 0 bounds how long it stays there.
 local function bury(id, reason, keep_ms, now, unique)
-  if type(try('ZADD', base .. 'dead', 0, id)) ~= 'number' then
-    -- A foreign key is in the way; the sweep comes upon the job again.
-    call('ZADD', base .. 'active', now + 60000, id)
-    return error('the key dead is of another type')
-  end
   call('HSET', row_key(id), 'state', 'dead', 'last_error', reason, 'finished_at', now)
+  call('ZADD', base .. 'dead', 0, id)
   if keep_ms > 0 then
-    call('ZADD', base .. 'died', now + keep_ms, id)
+    try('ZADD', base .. 'died', now + keep_ms, id)
   end
   free_unique(id, unique)
   count('failed', 1)

@@ -1,5 +1,8 @@
+-- @splice lib/sound
 -- @splice lib/release
 -- @splice lib/unique
+
+refuse_foreign(JOB_SETS)
 
 -- Brings a dead or cancelled job back to where it came from, with a fresh budget of attempts; the
 -- token goes on growing. It holds its unique key again where nobody else does by now. Answers
@@ -8,7 +11,7 @@ local function reprocess_job(id, now)
   local key = row_key(id)
   local dead = call('ZREM', base .. 'dead', id) == 1
   if dead then
-    call('ZREM', base .. 'died', id)
+    try('ZREM', base .. 'died', id)
   end
   if not read_row(id) then
     if dead then
@@ -21,7 +24,7 @@ local function reprocess_job(id, now)
     call('RENAME', key .. ':outcome', key)
     call('PERSIST', key)
     call('PERSIST', key .. ':logs')
-    call('ZREM', base .. 'outcomes', id)
+    try('ZREM', base .. 'outcomes', id)
   elseif not dead then
     return 'refused'
   end

@@ -20,7 +20,7 @@ local function take_back(id, token, ...)
   local group = row[2] or nil
   if leave_active(id, group, row[4]) or unplace(id, group) then
     if row[5] then
-      call('HDEL', base .. 'cancels', id)
+      try('HDEL', base .. 'cancels', id)
       call('HDEL', row_key(id), 'cancel')
     end
     return row
@@ -49,6 +49,7 @@ end
 -- The other ways, made when one is first wanted: most calls complete, and each function costs time.
 local function other_ways()
   -- @splice lib/park
+  -- @splice lib/sound
 
   -- A row keeps the tail of its history: one JSON text per attempt that did not complete, a line
   -- each, within this many bytes.
@@ -85,6 +86,7 @@ local function other_ways()
   end
 
   function ways.retry(id, token, keep, now, delay_ms, max_attempts, reason, entry)
+    refuse_foreign({'schedule', 'dead'})
     local row, verdict = take_back(id, token, 'attempts_base', 'history')
     if not row then
       return verdict
@@ -113,6 +115,7 @@ local function other_ways()
 
   -- Parks a job in hand until a time of its worker's choosing; the attempt does not count.
   function ways.delay(id, token, keep, now, how, ms)
+    refuse_foreign({'schedule'})
     local row, verdict = take_back_to_wait(id, token, keep, now)
     if not row then
       return verdict
@@ -127,6 +130,7 @@ local function other_ways()
 
   -- Gives the job back to where it came from; the attempt does not count.
   function ways.release(id, token, keep, now)
+    refuse_foreign({'pending'})
     local row, verdict = take_back_to_wait(id, token, keep, now, 'priority')
     if not row then
       return verdict

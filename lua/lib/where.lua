@@ -3,7 +3,7 @@
 -- The state of a job, by set membership first, then by its row, then by its outcome record.
 local function state_of(id)
   for _, at in ipairs({{'pending', 'pending'}, {'active', 'active'}, {'schedule', 'scheduled'}, {'dead', 'dead'}}) do
-    if call('ZSCORE', base .. at[1], id) then
+    if type(try('ZSCORE', base .. at[1], id)) == 'string' then
       return at[2]
     end
   end

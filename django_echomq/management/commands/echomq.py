@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...wire.errors import EchoMQError
 from ..verbs.cli import Cli
+from ..verbs.conformance import Conformance
 from ..verbs.figures import Figures
 from ..verbs.jobs import Jobs
 from ..verbs.lanes import Lanes
@@ -25,7 +26,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
         self._cli = Cli(verbs)
-        for scope in (Queues, Jobs, Lanes, Schedules, Workers, Figures):
+        for scope in (Queues, Jobs, Lanes, Schedules, Workers, Figures, Conformance):
             scope(self._cli)
 
     def handle(self, *args: Any, **options: Any) -> None:
