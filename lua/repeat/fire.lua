@@ -5,13 +5,11 @@
 -- ARGV  1 name  2 the score seen  3 the next run (Unix ms), or '' where it is over  4 a minted id
 -- Reply 1 fired; 0 somebody else did, or it was paused, changed or cancelled; -1 the id met a row
 --       and has to be minted again
--- @splice lib/sound
 -- @splice lib/cadence
 -- @splice lib/place
 -- @splice lib/stats
 -- @splice lib/announce
 
-refuse_foreign(JOB_SETS)
 local name, seen, at, id = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local set = cadence_set(name)
 local score = call('ZSCORE', set, name)

@@ -119,6 +119,7 @@ class Row:
     due: bool = False
     lapsed: bool = False
     locked: bool = False
+    extended: bool = False
     ends: bool = False  # buried with a time at which it goes
     asked: str | None = None  # why it is to be cancelled
     error: str | None = None
@@ -253,7 +254,7 @@ class Model(RuleBasedStateMachine):
         if row.claim is not None:
             self.old.append(row.claim)  # its token counts until somebody else claims
         row.claim, row.asked = None, None
-        row.lapsed = row.locked = row.due = False
+        row.lapsed = row.locked = row.extended = row.due = False
 
     def end(self, job_id: str) -> None:
         """Gone with everything."""
@@ -635,7 +636,7 @@ class Model(RuleBasedStateMachine):
             with pytest.raises(JobGone if row is None else StaleToken):
                 self.queue.jobs.checkpoint(claim)
         if row is not None and held:
-            row.lapsed, row.locked = False, True
+            row.lapsed, row.locked, row.extended = False, True, True
 
     # Time
 
@@ -741,7 +742,7 @@ class Model(RuleBasedStateMachine):
             # The marker of a job in hand ends with a crashed worker's second lease.
             self.raw.delete(self.queue.keys.job(job_id) + b":lock")
             self.raw.hdel(self.queue.keys.job(job_id), "lock")
-            row.locked = False
+            row.locked = row.extended = False
         if row is None and job_id not in self.records:
             with pytest.raises(JobGone):
                 self.queue.jobs.remove(job_id)
@@ -1064,8 +1065,8 @@ class Model(RuleBasedStateMachine):
             assert fields.get(b"unique") == (row.unique.key.encode() if row.unique else None)
             assert fields.get(b"cancel") == (row.asked.encode() if row.asked else None)
             assert fields.get(b"last_error") == (row.error.encode() if row.error else None)
-            assert (lock_ms > 0) is row.locked
-            assert row.locked is (b"lock" in fields)
+            assert (lock_ms > 0) is row.extended
+            assert row.extended is (b"lock" in fields)
         for job_id, row in self.rows.items():
             assert row.attempts >= self.tokens.get(job_id, 0)
             self.tokens[job_id] = row.attempts
