@@ -571,7 +571,7 @@ class Model(RuleBasedStateMachine):
         if verb == "release":
             return jobs.giving_back(claim)
         if verb == "delay":
-            return Settlement("delay", claim, ("at", PAST if at_once else FAR, "", ""))
+            return Settlement("delay", claim, ("at", PAST if at_once else FAR))
         return jobs.failure(claim, delay, BUDGETS[verb], error="no luck")
 
     def settled(self, claim: Claim, verb: str, at_once: bool) -> str:
