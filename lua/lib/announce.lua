@@ -43,9 +43,6 @@ local function quoted(value)
 end
 
 local function pair(name, value)
-  if not value then
-    return ''
-  end
   if name == 'error' or name == 'reason' then
     value = string.sub(value, 1, ERROR_MAX)
   end
@@ -61,6 +58,7 @@ local function announce(event, job, a, a_value, b, b_value, c, c_value)
   end
   if announcing then
     try('PUBLISH', base .. 'events', '{"event":"' .. event .. '","job":' .. quoted(job)
-      .. pair(a, a_value) .. pair(b, b_value) .. pair(c, c_value) .. '}')
+      .. (a_value and pair(a, a_value) or '') .. (b_value and pair(b, b_value) or '')
+      .. (c_value and pair(c, c_value) or '') .. '}')
   end
 end

@@ -6,8 +6,10 @@ local call = redis.call
 -- that has begun to move a job.
 local try = redis.pcall
 
+local rows = base .. 'job:'
+
 local function row_key(id)
-  return base .. 'job:' .. id
+  return rows .. id
 end
 
 -- Milliseconds since 1970 on the server's clock, the only clock of a transition.
@@ -29,7 +31,7 @@ end
 -- The named fields of a row, or nil where no row of a job stands under the id. A foreign key of
 -- another type under the row's name is no row; it must not abort a transition half way.
 local function read_row(id, ...)
-  local row = try('HMGET', row_key(id), 'attempts', ...)
+  local row = try('HMGET', rows .. id, 'attempts', ...)
   if row.err or not row[1] then
     return nil
   end
@@ -38,7 +40,7 @@ end
 
 -- A whole number that fits, or nil: what a foreign hand wrote may be anything.
 local function whole(value)
-  local n = type(value) == 'string' and string.match(value, '^%-?%d+$') and tonumber(value)
+  local n = type(value) == 'string' and string.find(value, '^%-?%d+$') and tonumber(value)
   if n and math.abs(n) < 9007199254740992 then
     return n
   end

@@ -1,5 +1,4 @@
 -- @splice lib/release
--- @splice lib/lock
 -- @splice lib/limits
 -- @splice lib/since
 
@@ -61,7 +60,6 @@ local function claim_jobs(wanted, lease_ms, worker, now)
         attempts = attempts + 1
         call('HSET', row_key(id), 'state', 'active', 'attempts', attempts,
           'started_at', now, 'worker', worker)
-        mark_held(id, attempts, lease_ms)
         if row[10] == 'started' then
           free_unique(id, row[6])
         end

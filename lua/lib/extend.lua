@@ -1,8 +1,10 @@
--- The marker of a held job from the first time that its claim is extended: a field of the row, too.
--- @splice lib/lock
+-- The marker of a job that is held for long, for peers that ask before they remove one: a key and a
+-- field of the row, both with a time to live of two leases, so that a crash ends them. It is set when
+-- a claim is first extended: most jobs have ended by then.
+-- @splice lib/base
 
 local function mark_extended(id, token, lease_ms)
-  mark_held(id, token, lease_ms)
+  call('SET', row_key(id) .. ':lock', token, 'PX', 2 * lease_ms)
   call('HSET', row_key(id), 'lock', token)
   local set = try('HPEXPIRE', row_key(id), 2 * lease_ms, 'FIELDS', 1, 'lock')
   if set.err then

@@ -10,8 +10,8 @@ local function leave_active(id, group, extended)
   if call('ZREM', base .. 'active', id) == 0 then
     return false
   end
-  call('UNLINK', row_key(id) .. ':lock')
   if extended then
+    call('UNLINK', row_key(id) .. ':lock')
     call('HDEL', row_key(id), 'lock')
   end
   if group then

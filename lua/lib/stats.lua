@@ -14,14 +14,14 @@ local DAY_MS = 24 * HOUR_MS
 -- (from some nine days on) has no end.
 local LAST_BUCKET = 59
 
-local counted, observed = {}, {}
+local counted, observed = {}, {w = {}, r = {}}
 
 -- kind is 'w' for a wait or 'r' for a run.
 local function observe(kind, ms)
   local fraction, exponent = math.frexp(ms < 1 and 1 or ms)
   local bucket = 2 * exponent - (fraction * fraction < 0.5 and 2 or 1)
-  local field = kind .. math.min(bucket, LAST_BUCKET)
-  observed[field] = (observed[field] or 0) + 1
+  bucket = math.min(bucket, LAST_BUCKET)
+  observed[kind][bucket] = (observed[kind][bucket] or 0) + 1
 end
 
 local function observe_run(started_at, now)
@@ -54,8 +54,10 @@ local function write_stats(now)
       add(stats_key('h', day), hour % 24 .. letter, n, 32 * DAY_MS)
     end
   end
-  for field, n in pairs(observed) do
-    add(stats_key('l', hour), field, n, 49 * HOUR_MS)
+  for kind, buckets in pairs(observed) do
+    for bucket, n in pairs(buckets) do
+      add(stats_key('l', hour), kind .. bucket, n, 49 * HOUR_MS)
+    end
   end
 end
 at_end[#at_end + 1] = write_stats

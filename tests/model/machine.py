@@ -118,7 +118,6 @@ class Row:
     stalled: int = 0
     due: bool = False
     lapsed: bool = False
-    locked: bool = False
     extended: bool = False
     ends: bool = False  # buried with a time at which it goes
     asked: str | None = None  # why it is to be cancelled
@@ -254,7 +253,7 @@ class Model(RuleBasedStateMachine):
         if row.claim is not None:
             self.old.append(row.claim)  # its token counts until somebody else claims
         row.claim, row.asked = None, None
-        row.lapsed = row.locked = row.extended = row.due = False
+        row.lapsed = row.extended = row.due = False
 
     def end(self, job_id: str) -> None:
         """Gone with everything."""
@@ -445,7 +444,7 @@ class Model(RuleBasedStateMachine):
         """It frees no key and says nothing of when."""
         job_id = self.one_of(data, "active")
         row, base = self.rows[job_id], self.queue.keys.base
-        if row.lane is not None or row.locked:
+        if row.lane is not None or row.extended:
             return
         key = self.queue.keys.job(job_id)
         self.raw.zrem(self.queue.keys.active, job_id)
@@ -612,7 +611,7 @@ class Model(RuleBasedStateMachine):
         for claim in claims:
             row = self.rows[claim.job_id]
             row.attempts += 1
-            row.where, row.claim, row.locked = "active", claim, True
+            row.where, row.claim = "active", claim
             if row.unique and row.unique.until == "started":
                 self.free(claim.job_id, row.unique)
             attempt = row.attempts - row.spared
@@ -636,7 +635,7 @@ class Model(RuleBasedStateMachine):
             with pytest.raises(JobGone if row is None else StaleToken):
                 self.queue.jobs.checkpoint(claim)
         if row is not None and held:
-            row.lapsed, row.locked, row.extended = False, True, True
+            row.lapsed, row.extended = False, True
 
     # Time
 
@@ -742,11 +741,11 @@ class Model(RuleBasedStateMachine):
             # The marker of a job in hand ends with a crashed worker's second lease.
             self.raw.delete(self.queue.keys.job(job_id) + b":lock")
             self.raw.hdel(self.queue.keys.job(job_id), "lock")
-            row.locked = row.extended = False
+            row.extended = False
         if row is None and job_id not in self.records:
             with pytest.raises(JobGone):
                 self.queue.jobs.remove(job_id)
-        elif row is not None and row.locked:
+        elif row is not None and (row.extended or (row.where == "active" and not row.lapsed)):
             with pytest.raises(JobLocked):
                 self.queue.jobs.remove(job_id)
         else:
@@ -1077,7 +1076,7 @@ class Model(RuleBasedStateMachine):
         jobs: dict[str, bool] = {}
         for job_id, row in self.rows.items():
             jobs[f"job:{job_id}"] = False
-            if row.locked:
+            if row.extended:
                 jobs[f"job:{job_id}:lock"] = True
             if row.logs:
                 jobs[f"job:{job_id}:logs"] = False

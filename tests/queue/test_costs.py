@@ -78,7 +78,7 @@ def test_a_bulk_admission_takes_three_commands_a_job(running: Queue, raw: redis.
     assert inside <= 4 * jobs + 10
 
 
-@pytest.mark.parametrize(("events", "most"), [(True, 12), (False, 10)])
+@pytest.mark.parametrize(("events", "most"), [(True, 10), (False, 8)])
 def test_a_job_is_claimed_and_settled_with_few_commands(
     running: Queue, raw: redis.Redis, events: bool, most: int
 ) -> None:

@@ -91,8 +91,7 @@ def test_room_below_the_concurrency_wakes_a_worker(
         lapse(queue, raw, claim)
         queue.jobs.reap()
     else:
-        raw.delete(queue.keys.job(claim.job_id) + b":lock")
-        raw.hdel(queue.keys.job(claim.job_id), "lock")
+        raw.zadd(queue.keys.active, {claim.job_id: 1})  # its lease has lapsed
         queue.jobs.remove(claim.job_id)
     assert raw.exists(queue.keys.wake)
     assert waiting(queue) > 0
