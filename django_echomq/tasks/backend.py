@@ -30,6 +30,7 @@ from .compat import (
 from .envelope import Envelope, to_json
 from .registry import lookup, register
 from .results import EchoTaskResult, fresh_result, result_of
+from .signals import tell
 from .task import EchoTask
 
 
@@ -135,7 +136,7 @@ class EchoMQBackend(BaseTaskBackend):
                 ("enqueued_at", minted_at(admission.job_id)),
             ):
                 object.__setattr__(result, name, value)
-            task_enqueued.send_robust(sender=type(self), task_result=result)
+            tell(task_enqueued, type(self), result)
 
         transaction.on_commit(send, using=using)
         return result
@@ -275,7 +276,7 @@ class _Sending:
             admission.outcome,
             enqueued_at=datetime.now(UTC),
         )
-        task_enqueued.send_robust(sender=EchoMQBackend, task_result=result)
+        tell(task_enqueued, EchoMQBackend, result)
         return result
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -79,7 +79,8 @@ def dumps(plain: Any) -> bytes:
         return _encode_ascii(plain).encode()
 
 
-_decode = json.JSONDecoder().decode
+_decoder = json.JSONDecoder()
+_scan: Callable[[str, int], tuple[Any, int]] = _decoder.scan_once  # type: ignore[attr-defined]
 _TASK_FIRST = re.compile(rb'\{"task":"([^"\\]{1,200})"')
 
 
@@ -133,7 +134,14 @@ class Envelope:
             BadPayload: if it is not an envelope; the message says in which way.
         """
         try:
-            parts = _decode(payload.decode())
+            text = payload.decode()
+            try:
+                parts, end = _scan(text, 0)
+            except StopIteration:
+                end = -1
+            if end != len(text):
+                # Spaces around the value, or what is none: the whole decoder tells.
+                parts = _decoder.decode(text)
         except (ValueError, RecursionError) as error:
             raise BadPayload(f"the payload is not JSON: {error}") from None
         if not isinstance(parts, dict) or not isinstance(parts.get("task"), str):
@@ -144,5 +152,6 @@ class Envelope:
             raise BadPayload('the payload\'s "args" must be an array and its "kwargs" an object')
         if not isinstance(options, dict):
             raise BadPayload('the payload\'s "options" must be an object')
-        known = {name: value for name, value in options.items() if name in _OPTIONS}
-        return cls(parts["task"], args, kwargs, known)
+        if options:
+            options = {name: value for name, value in options.items() if name in _OPTIONS}
+        return cls(parts["task"], args, kwargs, options)

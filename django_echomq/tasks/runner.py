@@ -38,6 +38,7 @@ from .envelope import Envelope, dumps, to_json
 from .isolated import ChildDied, Children, TaskFailed, _Answer, _Ask
 from .registry import lookup
 from .results import EchoTaskResult, errors_of, fresh_result, workers_of
+from .signals import tell
 from .task import EchoTask
 from .verdicts import BadPayload, Discard, Retry, TaskTimeout, UnknownTask
 
@@ -118,7 +119,7 @@ class Runner:
             errors=errors_of(earlier),
             worker_ids=[*workers_of(earlier), self._worker],
         )
-        task_started.send_robust(sender=EchoMQBackend, task_result=result)
+        tell(task_started, EchoMQBackend, result)
         run = _Run(plan, attempt, policy, result)
         try:
             hand.token.raise_if_cancelled()
@@ -228,7 +229,7 @@ class _Run:
                 hand.task,
                 extra=hand.extra(),
             )
-        task_finished.send_robust(sender=EchoMQBackend, task_result=result)
+        tell(task_finished, EchoMQBackend, result)
         return hand.queue.jobs.completion(hand.claim, body)
 
     def raised(self, error: BaseException) -> Settlement:
@@ -444,7 +445,7 @@ def _finish(result: EchoTaskResult, error: BaseException) -> None:
     result.errors.append(TaskError(exception_class_path=_kind(error), traceback=_traceback(error)))
     object.__setattr__(result, "status", TaskResultStatus.FAILED)
     object.__setattr__(result, "finished_at", datetime.now(UTC))
-    task_finished.send_robust(sender=EchoMQBackend, task_result=result)
+    tell(task_finished, EchoMQBackend, result)
 
 
 def _ms(instant: datetime) -> int:
