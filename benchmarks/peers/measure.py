@@ -86,11 +86,7 @@ def drain(bench: Bench, variant: Variant) -> Iterator[Figure]:
 def network(bench: Bench, variant: Variant) -> Iterator[Figure]:
     """The same with every byte from and to the worker delayed, for some seconds at most."""
     bench.clear(variant)
-    jobs, _ = _preload(bench, variant)
-    with bench.worker(variant, slow=True) as worker:
-        bench.wait(worker, jobs, within=bench.seconds(_SLOW_AT_MOST, 0.5))
-        rate = _rate(bench)
-    yield Figure(NETWORK, rate)
+    yield Figure(NETWORK, drained(bench, variant, slow=True))
 
 
 def latency(bench: Bench, variant: Variant) -> Iterator[Figure]:
@@ -154,10 +150,7 @@ def growth(bench: Bench, variant: Variant) -> Iterator[Figure]:
     for row, verb in ((WAITING, "waiting"), (SCHEDULED, "scheduled")):
         bench.clear(variant)
         bench.send(variant, verb, 0, round(_OTHERS * bench.scale))
-        jobs, _ = _preload(bench, variant)
-        with bench.worker(variant) as worker:
-            bench.wait(worker, jobs)
-        yield Figure(row, _rate(bench))
+        yield Figure(row, drained(bench, variant))
 
 
 def resident(bench: Bench, variant: Variant) -> Iterator[Figure]:
@@ -208,6 +201,15 @@ def _preload(bench: Bench, variant: Variant) -> tuple[int, float]:
     jobs = bench.jobs(variant)
     verb = "many" if variant.system in HAVE_BULK else "one"
     return jobs, bench.send(variant, verb, 0, jobs)["bytes"]
+
+
+def drained(bench: Bench, variant: Variant, *, slow: bool = False) -> float:
+    """The rate of a drain; over the slow network what comes in the first seconds is enough."""
+    jobs, _ = _preload(bench, variant)
+    within = bench.seconds(_SLOW_AT_MOST, 0.5) if slow else None
+    with bench.worker(variant, slow=slow) as worker:
+        bench.wait(worker, jobs, within=within)
+        return _rate(bench)
 
 
 def _rate(bench: Bench) -> float:

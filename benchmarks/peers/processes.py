@@ -178,15 +178,16 @@ class Bench:
     Args:
         folder: for the effects, the databases and the logs.
         scale: of the numbers of jobs and the times; 1 is the whole.
+        delay_ms: of the slow network, each way.
 
     Attributes:
         notes: why figures are missing.
     """
 
-    def __init__(self, folder: Path, scale: float) -> None:
+    def __init__(self, folder: Path, scale: float, delay_ms: float = 1.0) -> None:
         self.folder = folder
         self.scale = scale
-        self.server = Server(folder)
+        self.server = Server(folder, delay_ms)
         self.effects = Effects(folder / "effects")
         self.notes: list[str] = []
         self._environments: dict[str, Environment] = {}
