@@ -32,7 +32,12 @@ TASKS = {"default": {"BACKEND": _backend, "QUEUES": [], "OPTIONS": _options}}
 
 ECHOMQ = {
     "CONNECTIONS": {"default": {"URL": URL}},
-    "QUEUES": {"default": {"EVENTS": os.environ.get("BENCH_EVENTS") != "0"}},
+    "QUEUES": {
+        "default": {
+            "EVENTS": os.environ.get("BENCH_EVENTS") != "0",
+            "KEEP_COMPLETED": int(os.environ.get("BENCH_KEEP", "3600")),
+        }
+    },
 }
 
 DATABASES = {

@@ -15,8 +15,8 @@ import logging
 import select
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -74,26 +74,35 @@ class fresh_connections:  # noqa: N801 - used as a function
         _here.runs_jobs = self._before
 
 
-@asynccontextmanager
-async def fresh_async_connections() -> AsyncIterator[None]:
+class fresh_async_connections:  # noqa: N801 - used as a function
     """Around a coroutine. Its database work happens on the thread that ``sync_to_async`` keeps for
     all coroutines, so a connection that works is not closed while others are in flight.
 
     The way to that thread costs more than a short job, and is spared as long as nobody has made a
     connection there.
     """
-    global _in_flight
-    with _lock:
-        _in_flight += 1
-    try:
+
+    __slots__ = ()
+
+    async def __aenter__(self) -> None:
+        _count_in_flight(1)
         if _made_elsewhere:
-            await sync_to_async(_renew)(lambda: _in_flight == 1)
-        yield
-    finally:
-        with _lock:
-            _in_flight -= 1
+            try:
+                await sync_to_async(_renew)(lambda: _in_flight == 1)
+            except BaseException:
+                _count_in_flight(-1)
+                raise
+
+    async def __aexit__(self, *error: object) -> None:
+        _count_in_flight(-1)
         if _made_elsewhere:
             await sync_to_async(_tidy)(lambda: _in_flight == 0)
+
+
+def _count_in_flight(by: int) -> None:
+    global _in_flight
+    with _lock:
+        _in_flight += by
 
 
 def _open() -> list[BaseDatabaseWrapper]:

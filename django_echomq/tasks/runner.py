@@ -38,7 +38,7 @@ from .envelope import Envelope, dumps, to_json
 from .isolated import ChildDied, Children, TaskFailed, _Answer, _Ask
 from .registry import lookup
 from .results import EchoTaskResult, errors_of, fresh_result, workers_of
-from .signals import tell
+from .signals import heard, tell
 from .task import EchoTask
 from .verdicts import BadPayload, Discard, Retry, TaskTimeout, UnknownTask
 
@@ -163,8 +163,11 @@ class Runner:
         def ended(value: Any, error: BaseException | None) -> None:
             limit.__exit__(None, None, None)
             self._places.release()
-            # Receivers of signals may block, which the loop must not.
-            self._ends.put(lambda: settle(value, error))
+            if error is None and not heard(task_finished):
+                settle(value, error)
+            else:
+                # Receivers of signals may block, which the loop must not.
+                self._ends.put(lambda: settle(value, error))
 
         limit.__enter__()
         context = EchoTaskContext(task_result=run.result, hand=hand)

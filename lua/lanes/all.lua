@@ -9,9 +9,9 @@
 -- @splice lib/lanes
 -- @splice lib/tidy
 
-local LANES = 80
+local LANES = 60
 -- What is as small as this is answered whole: there is no faster way to many values of it.
-local SMALL = 512
+local SMALL = 256
 
 local names, is_in_ring, place = lanes_from(ARGV[1], LANES, ALL_BESIDE_RING)
 

@@ -8,7 +8,7 @@
 -- @splice lib/figures
 -- @splice lib/tidy
 
-local LANES = 200
+local LANES = 100
 
 local names, _, place = lanes_from(ARGV[1], LANES, BESIDE_RING)
 return tidied({place, job_counts(), names, depths_of(names)})
