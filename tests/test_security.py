@@ -203,8 +203,8 @@ def test_a_right_that_lacks_is_told_as_such(guarded: Guarded) -> None:
 def test_the_conformance_scenarios_and_a_worker_as_that_user(
     guarded: Guarded, command: Callable[..., Command]
 ) -> None:
-    """The suite's own plain client is the server's default user. The scenarios name their connection
-    and play a stock peer, for which they need rights that nothing else does."""
+    """The suite's own plain client is the server's default user. The scenarios name their
+    connection and play a stock peer, for which they need rights that nothing else does."""
     guarded.raw.execute_command("ACL", "SETUSER", "echomq", "+client|setname", "+pttl")
     env = {"ECHOMQ_TEST_URL": guarded.url, "PYTEST_XDIST_WORKER": "", "PYTEST_ADDOPTS": ""}
     worker = command("echomq_worker", "default", env=env)
