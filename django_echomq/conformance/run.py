@@ -9,6 +9,8 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from ..wire.client import Client
 from ..wire.endpoint import Endpoint
 from . import batches, jobs, lanes, queues, rows
@@ -113,9 +115,12 @@ def _play(client: Client, mark: str, name: str) -> Result:
         return Result(name, Verdict.NOT_SERVED, NOT_SERVED[name])
     (scenario,) = (getattr(module, name) for module in _MODULES if hasattr(module, name))
     case = Case(client, f"{mark}.{name}")
-    why = ""
+    why, lacks = "", False
     try:
         scenario(case)
+    except ResponseError as error:
+        why = _told(error)
+        lacks = "unknown command" in why
     except Exception as error:
         why = _told(error)
     finally:
@@ -123,6 +128,8 @@ def _play(client: Client, mark: str, name: str) -> Result:
             case.close()
         except Exception as error:
             why = f"{why}; " * bool(why) + f"its queue {case.queue.name} stays: {_told(error)}"
+    if lacks:
+        return Result(name, Verdict.NOT_SERVED, f"by this server: {why}")
     return Result(name, Verdict.FAILED if why else Verdict.PASSED, why)
 
 

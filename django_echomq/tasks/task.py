@@ -100,6 +100,7 @@ class EchoTask(_Base[P, R]):
             "lane": lane,
             "unique": unique,
         }
+        register(self)  # before the variant, which else might stand for the task
         return replace(self, **{k: v for k, v in changes.items() if v is not None})
 
     if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from ... import conf
-from ...conformance import NAMES, Result, Verdict, run
+from ...conformance import NAMES, NOT_SERVED, Result, Verdict, run
 from ...queues import get_client
 from .cli import Cli
 
@@ -57,7 +57,8 @@ class Conformance:
     def _line(self, result: Result) -> None:
         why = ""
         if result.verdict is Verdict.NOT_SERVED:
-            why = f": not yet served ({result.why})"
+            served = "not yet served" if result.name in NOT_SERVED else "not served"
+            why = f": {served} ({result.why})"
         elif result.why:
             why = f": {result.why}"
         self._cli.line(f"{_WORDS[result.verdict]} {result.name}{why}")
