@@ -47,17 +47,25 @@ def encode(namespace: str, number: int) -> str:
     >>> encode("USR", 274557032793636864)
     'USR0KHTOWnGLuC'
     """
-    if len(namespace) != 3 or not _UPPER.issuperset(namespace):
-        raise InvalidId(f"{namespace!r} is not a namespace: use three capital letters")
+    _check_namespace(namespace)
     if not 0 <= number <= _MAX:
         raise InvalidId(f"{number} does not fit into 63 bits")
+    return namespace + _digits(number)
+
+
+def _check_namespace(namespace: str) -> None:
+    if len(namespace) != 3 or not _UPPER.issuperset(namespace):
+        raise InvalidId(f"{namespace!r} is not a namespace: use three capital letters")
+
+
+def _digits(number: int) -> str:
     pairs = _PAIRS
     number, e = divmod(number, 3844)
     number, d = divmod(number, 3844)
     number, c = divmod(number, 3844)
     number, b = divmod(number, 3844)
     number, a = divmod(number, 3844)
-    return namespace + _ALPHABET[number] + pairs[a] + pairs[b] + pairs[c] + pairs[d] + pairs[e]
+    return _ALPHABET[number] + pairs[a] + pairs[b] + pairs[c] + pairs[d] + pairs[e]
 
 
 def decode(branded: str) -> tuple[str, int]:
@@ -163,12 +171,13 @@ class Mint:
 
     def mint_many(self, node: int, count: int, namespace: str = "JOB") -> list[str]:
         """Fresh ids, ascending."""
+        _check_namespace(namespace)
         with self._lock:
             first = max((self._clock_ms() - EPOCH_MS) << 12, self._last + 1)
             if count:
                 self._last = first + count - 1
         return [
-            encode(namespace, cell >> 12 << 22 | node << 12 | cell & 0xFFF)
+            namespace + _digits(cell >> 12 << 22 | node << 12 | cell & 0xFFF)
             for cell in range(first, first + count)
         ]
 

@@ -92,53 +92,58 @@ if unique ~= '' then
 end
 field('payload', '')
 
-local function admit(id, payload)
-  local row = row_key(id)
-  if call('EXISTS', row) == 1 then
-    return minted and 0 or id
-  end
-  local holder, replaced
-  if unique ~= '' then
-    holder, replaced = rare.holder()
-  end
-  if holder then
-    return holder
-  end
-  -- First of all writes: where a foreign key of another type is in the way, nothing has happened.
-  if when == 'now' then
-    place(id, lane ~= '' and lane, priority)
-  else
-    rare.park(id, score)
-  end
-  if unique ~= '' then
-    rare.take_key(id, replaced)
-  end
+local function write(id, payload)
   if not minted then
     rare.forget_outcome(id)
   end
   fields[#fields] = payload
-  call('HSET', row, unpack(fields))
+  call('HSET', row_key(id), unpack(fields))
   if when == 'now' then
     announce('enqueued', id, 'lane', lane ~= '' and lane)
   else
     announce('scheduled', id, 'lane', lane ~= '' and lane, 'at', score)
   end
-  return 1
 end
 
-local answer, admitted = {}, 0
+-- A place comes first of all writes: where a foreign key of another type is in the way, nothing has
+-- happened. Jobs that wait in one place go there together; a time and a unique key are each one's own.
+local together = when == 'now' and unique == ''
+local answer, admitted, payloads = {}, {}, {}
 for i = FIRST, #ARGV, 2 do
-  local verdict = admit(ARGV[i], ARGV[i + 1])
-  answer[#answer + 1] = verdict
-  if verdict == 1 then
-    admitted = admitted + 1
+  local id, holder, replaced = ARGV[i], nil, nil
+  if payloads[id] or call('EXISTS', row_key(id)) == 1 then
+    holder = minted and 0 or id
+  elseif unique ~= '' then
+    holder, replaced = rare.holder()
+  end
+  answer[#answer + 1] = holder or 1
+  if not holder then
+    admitted[#admitted + 1] = id
+    payloads[id] = ARGV[i + 1]
+    if not together then
+      if when == 'now' then
+        place(lane ~= '' and lane, priority, id)
+      else
+        rare.park(id, score)
+      end
+      if unique ~= '' then
+        rare.take_key(id, replaced)
+      end
+      write(id, payloads[id])
+    end
+  end
+end
+if together and #admitted > 0 then
+  place(lane ~= '' and lane, priority, unpack(admitted))
+  for _, id in ipairs(admitted) do
+    write(id, payloads[id])
   end
 end
 if when == 'now' then
-  ring_wake(admitted)
+  ring_wake(#admitted)
 end
-if admitted > 0 then
-  count('enqueued', admitted)
+if #admitted > 0 then
+  count('enqueued', #admitted)
 end
 finish(now)
 ledger_note(now, cjson.encode(answer))

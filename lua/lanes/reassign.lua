@@ -44,7 +44,7 @@ if held then
 else
   unplace(id, row[2])
   name_lane()
-  place(id, lane ~= '' and lane, row[3])
+  place(lane ~= '' and lane, row[3], id)
   ring_wake(1)
 end
 return 'moved'

@@ -3,16 +3,18 @@
 -- is a foreign key of another type waits in the flat set, where it is served all the same.
 -- @splice lib/ring
 
-local function place(id, group, priority)
-  local score = -(whole(priority) or 0)
+local function place(group, priority, ...)
+  local score, entries = -(whole(priority) or 0), {...}
   if score == 0 then
     score = 0 -- never '-0'
   end
-  if group and type(try('ZADD', lane_key(group), score, id)) == 'number' then
+  for i = #entries, 1, -1 do
+    entries[2 * i - 1], entries[2 * i] = score, entries[i]
+  end
+  if group and type(try('ZADD', lane_key(group), unpack(entries))) == 'number' then
     settle_ring(group)
   else
-    -- Also where a key of another type stands in the place of the lane.
-    call('ZADD', base .. 'pending', score, id)
+    call('ZADD', base .. 'pending', unpack(entries))
   end
 end
 

@@ -12,7 +12,7 @@ local function promote_job(id, now)
     return false
   end
   call('HSET', row_key(id), 'state', 'pending', 'since', now)
-  place(id, row[2], row[3])
+  place(row[2], row[3], id)
   announce('promoted', id, 'lane', row[2])
   return true
 end

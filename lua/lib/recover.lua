@@ -32,7 +32,7 @@ local function recover_lapsed(limit, max_stalled, keep, now, only, look)
       buried = buried + 1
     else
       call('HSET', row_key(id), 'state', 'pending', 'since', now)
-      place(id, row[2], row[3])
+      place(row[2], row[3], id)
       recovered = recovered + 1
     end
   end

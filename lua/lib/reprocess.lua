@@ -34,7 +34,7 @@ local function reprocess_job(id, now)
   if row[4] and row[5] ~= 'ttl' and not unique_holder(row[4]) then
     hold_unique(id, row[4], whole(row[6]) or 0, row[5], now)
   end
-  place(id, row[2], row[3])
+  place(row[2], row[3], id)
   announce('reprocessed', id, 'lane', row[2])
   return 'done'
 end

@@ -137,7 +137,7 @@ local function other_ways()
     end
     call('HSET', row_key(id), 'state', 'pending', 'since', now)
     bump(id, 'attempts_base')
-    place(id, row[2], row[8])
+    place(row[2], row[8], id)
     ring_wake(1)
     announce('released', id, 'lane', row[2])
     return 'released'

@@ -26,7 +26,7 @@ if call('EXISTS', row_key(id)) == 1 then
 end
 local group, priority = record[2], record[3] or '0'
 -- First of all writes: where a foreign key of another type is in the way, nothing has happened.
-place(id, group, priority)
+place(group, priority, id)
 call('HSET', row_key(id), 'state', 'pending', 'attempts', '0', 'payload', record[1], 'schedule', name)
 if group then
   call('HSET', row_key(id), 'group', group)
