@@ -65,7 +65,7 @@ class Lanes:
     def all(self) -> list[Lane]:
         """Every lane that has jobs, jobs in hand or settings, by name.
 
-        Up to 80 are read in one step for the server, more of them page by page: a lane that is
+        Up to 60 are read in one step for the server, more of them page by page: a lane that is
         there throughout is told, as it stood when its page was read.
         """
         return self._queue.look(self.look())
