@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Extends one claim from inside its handler, and may note how far the handler is.
 --
 -- KEYS  1 base

@@ -320,6 +320,19 @@ def test_under_a_full_memory_a_transition_is_whole_or_does_nothing(
         raw.config_set("maxmemory", limit)
 
 
+def test_a_handler_keeps_its_own_lease_under_a_full_memory(queue: Queue, raw: redis.Redis) -> None:
+    queue.jobs.enqueue(b"x")
+    (claim,) = queue.jobs.claim(lease=5)
+    lapse = raw.zscore(queue.keys.active, claim.job_id)
+    limit = raw.config_get("maxmemory")["maxmemory"]
+    raw.config_set("maxmemory", 1)
+    try:
+        queue.jobs.checkpoint(claim, 60, details=b"7")
+    finally:
+        raw.config_set("maxmemory", limit)
+    assert raw.zscore(queue.keys.active, claim.job_id) > lapse
+
+
 def test_a_full_disk_refuses_writes_and_loses_nothing(
     make_server: MakeServer, watch_on: WatchOn, command: Start
 ) -> None:
