@@ -68,6 +68,8 @@ number_like = st.binary(max_size=8) | st.sampled_from(
 @example("redis", "", "h/0?socket_timeout=soon")
 @example("redis", "", "h/0?protocol=9&db=x")
 @example("unix", "/", "?db=x")
+@example("unix", "/", "")
+@example("unix", "@/", "/path")
 def test_a_server_url(scheme: str, before: str, after: str) -> None:
     """Its refusal and its endpoint keep the secret, wherever in the user part that stands."""
     url = f"{scheme}://user:{before}{SECRET}@{after}"

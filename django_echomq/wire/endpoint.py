@@ -137,12 +137,17 @@ class Endpoint:
         target = f"{_SCHEMES[scheme]}://{rest}"
         # What Python says of a URL that it cannot read may repeat the password.
         unreadable = ValueError(
-            f"the {scheme}:// URL cannot be read: it is host:port/number; in a password, "
-            "'/', '#', '?' and '@' are written %2F, %23, %3F and %40"
+            f"the {scheme}:// URL cannot be read: it is "
+            f"{'/path/of/the/socket' if scheme == 'unix' else 'host:port/number'}; "
+            "in a password, '/', '#', '?' and '@' are written %2F, %23, %3F and %40"
         )
         try:
             split = urlsplit(target)
-            if scheme != "unix" and not split.path.strip("/").isdigit() and split.path.strip("/"):
+            if scheme == "unix":
+                # A host that nothing reads, or a '@' in the path: parts of a password.
+                if "@" in split.path or (split.netloc and "@" not in split.netloc):
+                    raise unreadable
+            elif split.path.strip("/") and not split.path.strip("/").isdigit():
                 raise unreadable
             parsed: dict[str, Any] = {**parse_url(target)}
             async_class = aio_parse_url(target).get("connection_class", aioredis.Connection)

@@ -83,6 +83,11 @@ class Window:
         """Opens a page of the console."""
         return self.page.goto(f"{self.base}/admin/django_echomq/queue/{path}")
 
+    def go(self, what: Any) -> None:
+        """Clicks what leads to another page, and waits for that page."""
+        with self.page.expect_navigation():
+            (self.page.locator(what).first if isinstance(what, str) else what).click()
+
     def says(self, text: str) -> None:
         """Waits for a message of the site."""
         self.page.locator(".messagelist li").filter(has_text=text).first.wait_for()

@@ -36,11 +36,11 @@ def choose(view: Window, action: str, *values: str) -> None:
     for value in values:
         view.page.check(f".action-select[value='{value}']")
     view.page.select_option("select[name=action]", action)
-    view.page.click("#changelist-form button:has-text('Run')")
+    view.go("#changelist-form button:has-text('Run')")
 
 
 def confirm(view: Window) -> None:
-    view.page.click("text=Yes, I’m sure")
+    view.go("text=Yes, I’m sure")
 
 
 def ends(view: Window) -> None:
@@ -80,7 +80,7 @@ def test_the_first_lines_say_what_is_wrong_where_and_since_when(
     enqueued = default.jobs.get(job_id).enqueued_at
     assert enqueued is not None
     assert abs((datetime.fromisoformat(since) - enqueued).total_seconds()) < 60
-    verdict.locator("a", has_text="fast").click()
+    view.go(verdict.locator("a", has_text="fast"))
     view.page.wait_for_url("**/q/fast/failures/")
 
 
@@ -140,11 +140,11 @@ def test_the_list_is_searched_and_filtered(view: Window, site: Site) -> None:
     site("mail").admin.pause()
     view.open()
     view.page.fill("#searchbar", "AST")
-    view.page.click("text=Search")
+    view.go("text=Search")
     assert view.page.locator("#result_list tbody tr").count() == 1
     view.open()
     view.page.select_option("#echomq-state", "paused")
-    view.page.click("text=Search")
+    view.go("text=Search")
     assert view.page.locator("#result_list tbody th").all_inner_texts() == ["mail"]
 
 
@@ -154,7 +154,7 @@ def test_drain_names_how_many_go(view: Window, site: Site) -> None:
     view.open()
     choose(view, "drain", "mail")
     assert "7 jobs will be removed" in view.page.inner_text("#content")
-    view.page.click("text=No, take me back")
+    view.go("text=No, take me back")
     assert site("mail").metrics.counts("pending") == {"pending": 7}
     choose(view, "drain", "mail")
     confirm(view)
@@ -252,7 +252,7 @@ def test_failures_are_grouped_and_lead_to_their_jobs(view: Window, scene: Scene)
     view.open("q/default/failures/")
     rows = view.page.locator(".results tbody tr")
     assert rows.first.locator("td").first.inner_text() == "3"
-    view.page.click("text=ConnectionError")
+    view.go("text=ConnectionError")
     assert view.page.locator("#result_list tbody tr").count() == 3
 
 
@@ -351,14 +351,14 @@ def test_a_job_is_moved_to_a_lane(view: Window, site: Site) -> None:
     view.page.press("#act-move [name=lane]", "Enter")
     view.says("move: done")
     assert queue.jobs.get(job_id).lane == "acme"
-    view.page.click("#facts >> text=acme")
+    view.go("#facts >> text=acme")
     assert view.page.locator("#result_list tbody tr").count() == 1
 
 
 def test_an_id_in_the_search_leads_to_the_job(view: Window, scene: Scene) -> None:
     view.open("q/default/jobs/?state=pending")
     view.page.fill("#searchbar", scene.completed)
-    view.page.click("text=Search")
+    view.go("text=Search")
     view.page.wait_for_url(f"**/job/{scene.completed}/")
     assert "one\ntwo" in view.page.inner_text(".echomq-log")
 
@@ -397,7 +397,7 @@ def test_lanes(view: Window, site: Site) -> None:
     row().get_by_label("Limit of lane").fill("many")
     row().locator("button:has-text('Limit')").click()
     view.says("many is not a whole number.")
-    row().locator("text=Drain").click()
+    view.go(row().locator("text=Drain"))
     assert "Remove the 5 jobs that wait in lane acme" in view.page.inner_text("#content")
     confirm(view)
     ends(view)
