@@ -112,8 +112,7 @@ class EchoMQBackend(BaseTaskBackend):
         many = [sending.call(tuple(args), kwargs) for args, kwargs in calls]
         if many and sending.unique:
             raise InvalidTask("enqueue_many does not take unique: one key holds one job.")
-        admissions = sending.queue.drive(sending.steps([call.encode() for call in many]))
-        return [sending.sent(call, done) for call, done in zip(many, admissions, strict=True)]
+        return sending.send_many(many)
 
     def enqueue_on_commit(
         self,
@@ -261,6 +260,14 @@ class _Sending:
         call = self.call(args, kwargs)
         admission = self.queue.jobs.admit(call.encode(), job_id=job_id, **self._where)
         return self.sent(call, admission)
+
+    def send_many(self, calls: list[Envelope]) -> list[EchoTaskResult]:
+        where = {name: value for name, value in self._where.items() if name != "unique"}
+        results: list[EchoTaskResult] = []
+        for batch in self.queue.jobs.stream([call.encode() for call in calls], **where):
+            of = calls[len(results) : len(results) + len(batch)]
+            results += [self.sent(call, done) for call, done in zip(of, batch, strict=True)]
+        return results
 
     def steps(
         self, payloads: list[bytes], minted_ids: list[str] | None = None

@@ -14,7 +14,8 @@ import secrets
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import hiredis
@@ -256,6 +257,61 @@ class Client:
         if isinstance(reply, NoScriptError):
             return self.drive(self.run(call))
         return _raised(reply)
+
+    def stream(self, calls: Iterable[Call]) -> Generator[Reply]:
+        """The replies of script calls, in their order. Each is sent before that of the one before
+        it is read, so that the server is at work while the next call is made.
+
+        Raises:
+            EchoMQError, ServerUnavailable: as :meth:`run`; later calls were not sent, or are not
+                known to have run.
+        """
+        idle = self._idle
+        connection: Any = None
+        sent: deque[Call] = deque()
+
+        def part() -> None:
+            nonlocal connection
+            if connection is not None:
+                connection.disconnect()
+                self._pool.release(connection)
+                connection = None
+
+        def answer() -> Reply:
+            if connection is not None:
+                try:
+                    reply = connection.read_response()
+                except ResponseError:
+                    pass  # it had no effect, so it may be asked again
+                except LOST:
+                    part()
+                else:
+                    sent.popleft()
+                    return reply
+            reply = self.drive(self.run(sent[0]))
+            sent.popleft()
+            return reply
+
+        try:
+            for call in calls:
+                sent.append(call)
+                if connection is None:
+                    with suppress(*LOST):
+                        connection = idle.pop() if idle else self._pool.get_connection()
+                if connection is not None:
+                    try:
+                        connection.send_packed_command([_packed([call.command])], False)
+                    except LOST:
+                        part()
+                while len(sent) > (connection is not None):
+                    yield answer()
+            while sent:
+                yield answer()
+        finally:
+            if sent or idle is not self._idle:
+                part()
+            elif connection is not None:
+                idle.append(connection)
 
     def close(self) -> None:
         """Closes the connections that are not in use."""
