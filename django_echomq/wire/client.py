@@ -434,19 +434,27 @@ class Parked:
     def __init__(self, client: Client, longest: float) -> None:
         self._client = Client(client.endpoint.with_options(socket_timeout=longest + 5.0))
 
-    def wait(self, keys: Sequence[bytes], seconds: float) -> bytes | None:
-        """Pops a token from the first of the lists that has one; ``None`` when none came in time.
+    def wait(
+        self, keys: Sequence[bytes], seconds: float, then: Sequence[Call] = ()
+    ) -> tuple[bytes | None, list[Reply]]:
+        """Pops a token from the first of the lists that has one, and makes the calls once it has
+        or the time is over: sent with the question, they run without a further way there and back.
+
+        Returns:
+            The list, or ``None`` where no token came in time; the replies of the calls, refusals
+            as values.
 
         Raises:
             redis.exceptions.ConnectionError, redis.exceptions.TimeoutError: the connection was
-                lost.
+                lost; what of the calls ran is not known.
         """
-        (reply,) = self._client.roundtrip([("BLPOP", *keys, max(0.001, round(seconds, 3)))])
+        pop: Command = ("BLPOP", *keys, max(0.001, round(seconds, 3)))
+        reply, *replies = self._client.roundtrip([pop, *(call.command for call in then)])
         if isinstance(reply, ResponseError) and str(reply).startswith("UNBLOCKED"):
             # A demoted primary sends away whoever waits there.
             raise RedisConnectionError("the server became read-only")
         popped = _raised(reply)
-        return None if popped is None else bytes(popped[0])
+        return None if popped is None else bytes(popped[0]), replies
 
     def close(self) -> None:
         self._client.close()

@@ -13,13 +13,14 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
 
 from ..queue import Queue, Settled
 from ..queue.cancel import Cause
-from ..queue.jobs import CLAIMS, Settlement
+from ..queue.jobs import CLAIMS, Exchange, Settlement
 from ..wire import __version__
 from ..wire.client import LOST, Call, Client, Reply, refusal_of
 from ..wire.errors import EchoMQError, VersionFence, WritesRefused
@@ -48,6 +49,8 @@ _AHEAD_AT_MOST = 0.1
 _BRIEF = 0.0002
 _MOVES = 0.002
 _LONG = 1.0  # the run time (seconds) assumed before jobs have proved short
+# Claims are parked with the wait for work where that is for at most so many queues.
+_PARKED = 4
 # What has finished waits so long (seconds) for company while jobs claimed ahead keep the threads
 # busy; else for that share of a job's usual run time, at most as long.
 _LINGER = 0.005
@@ -81,6 +84,14 @@ class _Late(NamedTuple):
     end: _End
 
 
+class _Woken(NamedTuple):
+    """A wait for work has ended."""
+
+    parking: Parking
+    queue: Queue | None  # that has work
+    replies: Mapping[Queue, Reply]
+
+
 class _Served:
     """One queue as the loop sees it."""
 
@@ -92,6 +103,11 @@ class _Served:
         self.call: Call | None = None
         self.sent: list[_End] = []
         self.asked = 0
+        # A claim that waits at the server for something to claim; it has a slot of its own.
+        self.parked: Call | None = None
+        self.parked_limit = 0
+        self.parked_lost = False
+        self.parked_slot = queue.client.take_slot()
         # Whether the queue may have more than was claimed.
         self.more = True
         # Jobs wait for the queue's rate: when to come for the next, and how long others may be
@@ -124,6 +140,19 @@ class _Served:
         self.sent, self.finished = self.finished[:_SETTLE_BATCH], self.finished[_SETTLE_BATCH:]
         self.asked = limit
         self.call = self.settling(self.sent, limit, worker)
+        return self.call
+
+    def park(self, limit: int, worker: str) -> Call:
+        self.parked_limit = limit
+        self.parked = self.queue.jobs.exchange_call(self.parked_slot, (), limit, worker)
+        return self.parked
+
+    def unpark(self, parked: Call) -> Call:
+        """Asks what the parked claim took. Where it has not run it will not take anything: the
+        server answers it as it answers this one, which has its number and claims nothing."""
+        slot, number, _, *rest = parked.args
+        self.parked, self.parked_lost = None, False
+        self.call = Call(parked.script, parked.base, (slot, number, 0, *rest))
         return self.call
 
     def settling(self, ends: Sequence[_End], limit: int, worker: str) -> Call:
@@ -176,7 +205,7 @@ class Worker:
         self._burst = burst
         self._left = math.inf if max_jobs is None else max_jobs
         self._promoter = promoter
-        self._inbox: Inbox[_Left | _Late | tuple[Parking, Queue | None] | None] = Inbox()
+        self._inbox: Inbox[_Left | _Late | _Woken | None] = Inbox()
         self._signals = 0
         self._told_to_stop = False
         self._told = False
@@ -212,6 +241,7 @@ class Worker:
     def quiet(self) -> None:
         """Claims nothing more, but stays. May be called from a signal handler."""
         self._quiet = True
+        self._inbox.put(None)
 
     def resume(self) -> None:
         """Claims again after :meth:`quiet`. May be called from a signal handler."""
@@ -230,7 +260,7 @@ class Worker:
                 client,
                 [served.queue for served in group],
                 BEAT,
-                lambda parking, queue: self._inbox.put((parking, queue)),
+                lambda *woken: self._inbox.put(_Woken(*woken)),
                 self.name,
             )
             for client, group in self._by_client.items()
@@ -327,12 +357,20 @@ class Worker:
             until = min(until, self._line_since + _AHEAD_AT_MOST)
             if self._pool.brief:
                 until = min(until, now + _MOVES)
-        held = self._in_hand - self._elsewhere
-        if not self._stops and held < self._threads and not self._away_since:
+        free = self._threads - (self._in_hand - self._elsewhere)
+        if not self._stops and free > 0 and not self._away_since:
             for parking in self._parkings:
-                if not parking.asked:
-                    parking.ask(max(0.001, until - now), resting)
+                waiting = [queue for queue in parking.queues if queue not in resting]
+                if waiting and not parking.asked:
+                    parking.ask(max(0.001, until - now), waiting, self._claims(waiting, free))
         return max(0.0, until - now)
+
+    def _claims(self, queues: Sequence[Queue], free: int) -> dict[Queue, Call]:
+        """The claims to park with. None where there are reasons not to take what comes."""
+        if self._quiet or self._burst or len(queues) > _PARKED or self._left < 2 * self._slots():
+            return {}
+        each = max(1, free // len(queues))
+        return {queue: self._served[queue].park(each, self.name) for queue in queues}
 
     def _collect(self, seconds: float, enough: int = 1) -> None:
         """Takes in what has happened; waits at most so long until so many jobs have ended, or
@@ -347,11 +385,26 @@ class Worker:
             elif isinstance(event, _Late):
                 self._elsewhere -= 1
                 self._note_end(event.end)
-            elif event is not None:
-                parking, queue = event
-                parking.asked = False
-                if queue is not None:
-                    self._served[queue].more = True
+            elif isinstance(event, _Woken):
+                self._wake(event)
+
+    def _wake(self, event: _Woken) -> None:
+        event.parking.asked = False
+        if event.queue is not None:
+            self._served[event.queue].more = True
+        for queue in event.parking.queues:
+            served = self._served[queue]
+            reply = event.replies.get(queue)
+            # One that is not parked any more was asked for, and that answer counts.
+            if served.parked and reply is not None:
+                asked, served.parked = served.parked_limit, None
+                if not isinstance(reply, Exception):
+                    self._took(served, queue.jobs.exchange_answer(reply), asked)
+            served.parked_lost = served.parked is not None
+
+    def _unwanted(self, served: _Served) -> bool:
+        """Whether a parked claim is not to take anything any more, or its answer was lost."""
+        return served.parked_lost or self._quiet or self._stops > 0
 
     def _note_end(self, end: _End) -> None:
         served = self._served[end.hand.queue]
@@ -410,6 +463,8 @@ class Worker:
         calls: list[tuple[_Served, Call, bool]] = []
         shares = self._shares(now)
         for served in self._served.values():
+            if not served.call and served.parked and self._unwanted(served):
+                served.unpark(served.parked)
             if served.call:
                 if now >= served.rest_until:
                     calls.append((served, served.call, False))
@@ -629,27 +684,39 @@ class Worker:
                         word.value,
                         extra=hand.extra(),
                     )
+        self._took(served, exchange, asked)
+
+    def _took(self, served: _Served, exchange: Exchange, asked: int) -> None:
+        """Takes in what was claimed."""
+        queue, claims = served.queue, exchange.claims
         if asked:
-            claims = exchange.claims
             served.more = len(claims) >= asked
             served.rate_told(exchange.token_ms, len(claims))
-            if claims:
-                self.claimed += len(claims)
-                self._left -= len(claims)
-                self._in_hand += len(claims)
-                self._line_since = time.monotonic()
-                hands = [Hand(queue, claim, later=self._ended_elsewhere) for claim in claims]
-                self._leases.add(hands)
-                self._line = len(hands) + self._pool.waiting, self._line_since
-                self._pool.brief = self._run_time < _BRIEF
-                self._pool.submit(hands)
+        if claims and (self._quiet or self._stops):
+            served.finished += [
+                _End(Hand(queue, claim), queue.jobs.giving_back(claim)) for claim in claims
+            ]
+        elif claims:
+            self.claimed += len(claims)
+            self._left -= len(claims)
+            self._in_hand += len(claims)
+            self._line_since = time.monotonic()
+            hands = [Hand(queue, claim, later=self._ended_elsewhere) for claim in claims]
+            self._leases.add(hands)
+            self._line = len(hands) + self._pool.waiting, self._line_since
+            self._pool.brief = self._run_time < _BRIEF
+            self._pool.submit(hands)
         self._due_in(served, exchange.next_due_ms)
 
     def _give_back(self) -> Stopped:
         """Ends at once: settles what has finished, gives back the rest."""
         self._collect(0.0)
         given = 0
-        for served in self._served.values():
+        for queue, served in self._served.items():
+            if served.parked and not served.call and self._away_since is None:
+                asking = served.unpark(served.parked)
+                with suppress(*LOST, EchoMQError):
+                    self._answered(served, queue.client.ask(asking))
             ends = served.sent + served.finished
             settled = {end.hand.claim.job_id for end in ends}
             still_open = [

@@ -67,6 +67,12 @@ class Proxy:
         with self._lock:
             return sum(bool(data) for _, data in self._held.values())
 
+    @property
+    def awaited(self) -> int:
+        """How many calls are still to come of which the call or the reply is to be held back."""
+        with self._lock:
+            return len(self._calls_to_hold) + len(self._replies_to_hold)
+
     def release(self) -> None:
         """Sends what was held back on its way."""
         with self._lock:
