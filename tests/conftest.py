@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +24,8 @@ from django_echomq.wire.client import Client
 from django_echomq.wire.embedded import embedded
 from django_echomq.wire.endpoint import Endpoint
 from django_echomq.worker import Hand, Stopped, Worker
+from tests.waiting import wait_until as wait_until
+from tests.wire.nodes import Nodes
 
 ROOT = Path(__file__).resolve().parents[1]
 _names = itertools.count()
@@ -36,6 +37,14 @@ def endpoint() -> Iterator[Endpoint]:
     connection = settings.ECHOMQ["CONNECTIONS"]["default"]
     if "URL" in connection:
         yield Endpoint.from_url(connection["URL"])
+        return
+    if "CLUSTER" in connection:
+        nodes = Nodes([int(node.rpartition(":")[2]) for node in connection["CLUSTER"]])
+        if not os.environ.get("ECHOMQ_TEST_CLUSTER"):
+            nodes.start()
+        yield Endpoint.from_cluster(connection["CLUSTER"])
+        forget_queues()
+        nodes.close()
         return
     folder = connection["EMBEDDED"]
     found = Endpoint.from_embedded(folder)
@@ -57,6 +66,9 @@ def client(endpoint: Endpoint) -> Client:
 def raw(endpoint: Endpoint) -> redis.Redis:
     """A plain client: plays the stock side, and the foreign hand."""
     options = dict(endpoint.options)
+    if endpoint.cluster:
+        host, port = settings.ECHOMQ["CONNECTIONS"]["default"]["CLUSTER"][0].split(":")
+        return redis.RedisCluster(host=host, port=int(port))  # type: ignore[return-value]
     if "path" in options:
         return redis.Redis(unix_socket_path=options["path"])
     return redis.Redis(
@@ -99,19 +111,6 @@ def site(endpoint: Endpoint, raw: redis.Redis) -> Iterator[Callable[[str], Queue
     yield get_queue
     for name in names:
         purge(raw, name)
-
-
-def wait_until(
-    condition: Callable[[], Any], what: str = "it", seconds: float = 60.0, step: float = 0.01
-) -> Any:
-    """Polls a condition with a bound; answers its value."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        value = condition()
-        if value:
-            return value
-        time.sleep(step)
-    raise AssertionError(f"waited {seconds} s for {what}")
 
 
 class Command:
