@@ -26,6 +26,7 @@ from django_echomq.wire.endpoint import Endpoint
 from django_echomq.worker import Hand, Stopped, Worker
 from tests.waiting import wait_until as wait_until
 from tests.wire.nodes import Nodes
+from tests.wire.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[1]
 _names = itertools.count()
@@ -54,6 +55,29 @@ def endpoint() -> Iterator[Endpoint]:
     embedded(folder).release()
     wait_until(lambda: not (folder / "valkey.sock").exists(), "the embedded server to stop")
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def nodes() -> Iterator[Nodes]:
+    """A cluster of three primaries and three replicas, of which a test may kill any."""
+    made = Nodes(free_ports(6))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def cluster(nodes: Nodes) -> Iterator[Nodes]:
+    """That cluster, all of whose nodes are well before and after."""
+    nodes.settle()
+    yield nodes
+    for node in nodes.nodes:
+        if not node.is_running:
+            node.start()
+            wait_until(node.listens, "the node to listen")
+    nodes.settle()
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from django_echomq.wire import embedded as programs
 from tests.waiting import wait_until
 
 SLOTS = 16384
+_names = itertools.count()
 
 
 class Node:
@@ -45,8 +47,8 @@ class Node:
                 *("--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"),
             ],
             cwd=self._folder,
-            stdout=(self._folder / "log").open("wb"),
-            stderr=subprocess.STDOUT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
 
     def listens(self) -> bool:
@@ -73,6 +75,10 @@ class Node:
             self._process.wait()
             self._process = None
             self.raw.connection_pool.disconnect()
+
+    def keys(self, name: str) -> int:
+        """How many keys of a queue's slot it has."""
+        return int(self.ask("CLUSTER", "COUNTKEYSINSLOT", slot_of(name)))
 
     @property
     def is_running(self) -> bool:
@@ -113,7 +119,7 @@ class Nodes:
         self.settle()
 
     def settle(self, whole: bool = True) -> None:
-        """Waits until all that run agree that all is well, and the replicas are in step."""
+        """Waits until all that run agree that all is well, and replicas are in step."""
 
         def settled() -> bool:
             owners = set()
@@ -132,14 +138,13 @@ class Nodes:
 
         wait_until(settled, "the cluster to settle", step=0.05)
 
-    def owner(self, key: str | bytes) -> Node:
-        """The primary of a key, as most nodes see it."""
-        slot = key_slot(key.encode() if isinstance(key, str) else key)
-        for node in self.nodes:
-            if node.is_running and node.is_primary:
-                for low, high, (_, port, *_), *_ in node.ask("CLUSTER", "SLOTS"):
-                    if low <= slot <= high:
-                        return next(each for each in self.nodes if each.port == port)
+    def owner(self, key: bytes) -> Node:
+        """The primary of a key, as a node sees it that is one."""
+        slot = key_slot(key)
+        for node in self.primaries():
+            for low, high, (_, port, *_), *_ in node.ask("CLUSTER", "SLOTS"):
+                if low <= slot <= high:
+                    return next(each for each in self.nodes if each.port == port)
         raise LookupError(f"nobody serves slot {slot}")
 
     def replica_of(self, node: Node) -> Node:
@@ -148,16 +153,34 @@ class Nodes:
         port = int(line.split()[1].split(b"@")[0].rpartition(b":")[2])
         return next(each for each in self.nodes if each.port == port)
 
-    def names(self, prefix: str = "q") -> list[str]:
-        """Names of queues, one for each primary, in the order of :attr:`nodes`."""
-        found: dict[int, str] = {}
-        for number in range(1000):
-            name = f"{prefix}{number}"
-            found.setdefault(self.owner(f"{{{name}}}").port, name)
-            primaries = [node.port for node in self.nodes if node.is_running and node.is_primary]
-            if len(found) == len(primaries):
-                return [found[port] for port in primaries]
-        raise AssertionError
+    def primaries(self) -> list[Node]:
+        return [node for node in self.nodes if node.is_running and node.is_primary]
+
+    def names(self) -> list[str]:
+        """Fresh names of queues, one for each primary, in their order."""
+        primaries = self.primaries()
+        found: dict[Node, str] = {}
+        while len(found) < len(primaries):
+            name = f"c{next(_names)}"
+            found.setdefault(self.owner(base_of(name)), name)
+        return [found[node] for node in primaries]
+
+    def move(self, name: str, target: Node) -> None:
+        """Moves a queue's slot to another node in one step."""
+        slot = slot_of(name)
+        source = self.owner(base_of(name))
+        source.ask("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", target.id)
+        wait_until(lambda: self.owner(base_of(name)) is target, "the slot to have moved")
+
+    def moving(self, name: str, target: Node) -> KeyByKey:
+        """Begins to move a queue's slot to another node key by key, as was usual before."""
+        return KeyByKey(self.owner(base_of(name)), target, slot_of(name))
+
+    def fail_over(self, primary: Node) -> None:
+        """Lets a replica take over from a primary, by hand."""
+        replica = self.replica_of(primary)
+        replica.ask("CLUSTER", "FAILOVER")
+        wait_until(lambda: replica.is_primary and not primary.is_primary, "the replica")
 
     def close(self) -> None:
         for node in self.nodes:
@@ -165,12 +188,37 @@ class Nodes:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+class KeyByKey:
+    """A slot on its way; a part of its keys is on either node."""
+
+    def __init__(self, source: Node, target: Node, slot: int) -> None:
+        self.source = source
+        self.target = target
+        self._slot = slot
+        target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
+
+    def move(self, count: int) -> bool:
+        """Moves so many keys; answers whether there were any."""
+        keys = self.source.ask("CLUSTER", "GETKEYSINSLOT", self._slot, count)
+        if keys:
+            where = ("127.0.0.1", self.target.port, "", 0, 5000)
+            self.source.ask("MIGRATE", *where, "KEYS", *keys)
+        return bool(keys)
+
+    def end(self) -> None:
+        """Moves what is left, and hands the slot over."""
+        while self.move(100):
+            pass
+        for node in (self.target, self.source):
+            node.ask("CLUSTER", "SETSLOT", self._slot, "NODE", self.target.id)
+
+
+def base_of(name: str) -> bytes:
+    """The base of a queue's keys."""
+    return b"emq:{%s}:" % name.encode()
+
+
 def slot_of(name: str) -> int:
     """The slot of a queue."""
-    return int(key_slot(b"emq:{%s}:" % name.encode()))
-
-
-def until_moved(nodes: Nodes, name: str, target: Node) -> None:
-    """Waits until a queue's slot is at a node."""
-    here: Callable[[], bool] = lambda: nodes.owner(f"{{{name}}}") is target  # noqa: E731
-    wait_until(here, "the slot to have moved")
+    return int(key_slot(base_of(name)))
