@@ -312,9 +312,13 @@ class Client:
         (reply,) = yield from self.run_many([call])
         return _raised(reply)
 
-    def run_many(self, calls: Sequence[Call]) -> Steps[list[Reply]]:
-        """Script calls in one round trip; refusals are values in the answer."""
-        replies = yield from self._patiently([call.command for call in calls])
+    def run_many(self, calls: Sequence[Call], patience: float | None = None) -> Steps[list[Reply]]:
+        """Script calls in one round trip; refusals are values in the answer.
+
+        Args:
+            patience: seconds in place of ``retry_for``.
+        """
+        replies = yield from self._patiently([call.command for call in calls], patience)
         for _ in range(_HEAL_ROUNDS):
             missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             if not missing:
@@ -323,7 +327,9 @@ class Client:
             # is sent again.
             texts = {calls[i].script for i in missing}
             loads: list[Command] = [("SCRIPT", "LOAD", text.text) for text in texts]
-            again = yield from self._patiently(loads + [calls[i].command for i in missing])
+            again = yield from self._patiently(
+                loads + [calls[i].command for i in missing], patience
+            )
             for i, reply in zip(missing, again[len(loads) :], strict=True):
                 replies[i] = reply
         # Flushed again and again: the whole text cannot be unknown.
@@ -331,11 +337,13 @@ class Client:
             if isinstance(reply, NoScriptError):
                 call = calls[i]
                 whole = ("EVAL", call.script.text, 1, call.base, *call.args)
-                (replies[i],) = yield from self._patiently([whole])
+                (replies[i],) = yield from self._patiently([whole], patience)
         return replies
 
-    def _patiently(self, commands: list[Command]) -> Steps[list[Reply]]:
-        deadline = time.monotonic() + self.retry_for
+    def _patiently(
+        self, commands: list[Command], patience: float | None = None
+    ) -> Steps[list[Reply]]:
+        deadline = time.monotonic() + (self.retry_for if patience is None else patience)
         delay = 0.0
         while True:
             try:

@@ -111,9 +111,7 @@ def test_node_numbers_are_leased_once_for_all_slots(
 
 
 @pytest.mark.parametrize("loop", [False, True])
-def test_the_version_is_looked_at_where_it_is(
-    cluster: Nodes, elsewhere: Queue, loop: bool
-) -> None:
+def test_the_version_is_looked_at_where_it_is(cluster: Nodes, elsewhere: Queue, loop: bool) -> None:
     home = cluster.owner(VERSION_KEY)
     client = Client(Endpoint.from_cluster(cluster.addresses))
     queue = Queue(elsewhere.name, client)
@@ -322,9 +320,7 @@ def test_a_loss_that_many_meet_is_learned_from_once(
     endpoint = Endpoint.from_cluster(cluster.addresses)
     asked: list[object] = []
     ask = Cluster._ask
-    monkeypatch.setattr(
-        Cluster, "_ask", lambda self, node: asked.append(node) or ask(self, node)
-    )
+    monkeypatch.setattr(Cluster, "_ask", lambda self, node: asked.append(node) or ask(self, node))
     assert endpoint.cluster
     threads = [threading.Thread(target=endpoint.heal) for _ in range(30)]
     for thread in threads:
