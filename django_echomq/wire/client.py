@@ -302,14 +302,17 @@ class Client:
         (reply,) = yield from self._patiently([command])
         return _raised(reply)
 
-    def run(self, call: Call) -> Steps[Reply]:
+    def run(self, call: Call, patience: float | None = None) -> Steps[Reply]:
         """One script call.
+
+        Args:
+            patience: seconds in place of ``retry_for``.
 
         Raises:
             EchoMQError: what the script refused.
             ServerUnavailable: the server did not answer for ``retry_for`` seconds.
         """
-        (reply,) = yield from self.run_many([call])
+        (reply,) = yield from self.run_many([call], patience)
         return _raised(reply)
 
     def run_many(self, calls: Sequence[Call], patience: float | None = None) -> Steps[list[Reply]]:

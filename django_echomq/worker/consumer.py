@@ -27,7 +27,7 @@ from .hand import Hand, Handler
 from .inbox import Inbox
 from .leases import LeaseKeeper
 from .parking import Parking
-from .promoter import AFTER_FIRING_MS, RUNS_BATCH, tick_answer, tick_call
+from .promoter import AFTER_FIRING_MS, AWAY_PATIENCE, RUNS_BATCH, tick_answer, tick_call
 from .threads import ThreadPool
 
 logger = logging.getLogger("django_echomq.worker")
@@ -37,7 +37,6 @@ BEAT = 1.0  # seconds: the longest park, and the promoter's rhythm
 _TICK_BATCH = 100
 _TOKEN_RETRY = 0.005  # seconds that the first claim which finds a rate's token taken lets pass
 _AWAY_PAUSE = 0.1  # seconds between tries while a server is away, on top of the client's own
-_AWAY_PATIENCE = 0.02  # seconds that are spent on it each time, where others are to be served
 _SETTLE_BATCH = 100
 _LAST_ORDERS = 2.0  # seconds that told handlers get, after the grace time
 # Short jobs are claimed ahead: as many as should start within this many seconds, at most so many
@@ -457,7 +456,7 @@ class Worker:
                 continue
             asked = time.monotonic()
             alone = len(self._by_client) == 1 or client not in self._away
-            patience = client.retry_for if alone else _AWAY_PATIENCE
+            patience = client.retry_for if alone else AWAY_PATIENCE
             try:
                 replies = client.drive(client.run_many([call for _, call, _ in mine], patience))
                 for reply in replies:

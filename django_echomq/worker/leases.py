@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from ..queue import Claim, Queue
 from ..queue.cancel import Cause
 from ..queue.jobs import BATCH
-from ..wire.client import LOST
+from ..wire.client import LOST, Client
 from ..wire.errors import EchoMQError
 from .hand import Hand
 
@@ -18,7 +18,8 @@ logger = logging.getLogger("django_echomq.worker")
 
 
 class LeaseKeeper:
-    """A thread that extends all claims of a queue in one call per third of its lease.
+    """Extends all claims of a queue in one call per third of its lease, on a thread per server, so
+    that none waits for another that is away.
 
     Handlers in Python code cannot starve it for longer than the interpreter's switch interval
     per runnable thread; C code that keeps the interpreter lock can.
@@ -28,7 +29,13 @@ class LeaseKeeper:
         self._held: dict[Queue, dict[str, Hand]] = {queue: {} for queue in queues}
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        threading.Thread(target=self._serve, name=f"{name}-leases", daemon=True).start()
+        by_client: dict[Client, list[Queue]] = {}
+        for queue in self._held:
+            by_client.setdefault(queue.client, []).append(queue)
+        for group in by_client.values():
+            threading.Thread(
+                target=self._serve, args=(group,), name=f"{name}-leases", daemon=True
+            ).start()
 
     def add(self, hands: Iterable[Hand]) -> None:
         """Starts keeping claims."""
@@ -58,8 +65,8 @@ class LeaseKeeper:
     def close(self) -> None:
         self._stop.set()
 
-    def _serve(self) -> None:
-        due = {queue: time.monotonic() + self._interval(queue) for queue in self._held}
+    def _serve(self, queues: Iterable[Queue]) -> None:
+        due = {queue: time.monotonic() + self._interval(queue) for queue in queues}
         while not self._stop.wait(max(0.0, min(due.values()) - time.monotonic())):
             for queue, at in due.items():
                 if at <= time.monotonic():

@@ -115,13 +115,17 @@ def test_the_version_is_looked_at_where_it_is(cluster: Nodes, elsewhere: Queue, 
     home = cluster.owner(VERSION_KEY)
     client = Client(Endpoint.from_cluster(cluster.addresses))
     queue = Queue(elsewhere.name, client)
+
+    def ask() -> None:
+        if loop:
+            asyncio.run(queue.client.adrive(queue.jobs.admission([b"x"])))
+        else:
+            queue.metrics.counts()
+
     home.raw.set(VERSION_KEY, "another")
     try:
         with pytest.raises(VersionFence, match="another"):
-            if loop:
-                asyncio.run(client.of(queue.keys.base).adrive(queue.jobs.admission([b"x"])))
-            else:
-                queue.metrics.counts()
+            ask()
         assert not cluster.owner(queue.keys.base).keys(queue.name)
         # Set where there is none, so that others are fenced by us.
         home.raw.delete(VERSION_KEY)

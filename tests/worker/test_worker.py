@@ -53,6 +53,22 @@ def test_queues_of_several_servers(
         there.drive(there.client.command("FLUSHDB"))
 
 
+def test_a_server_that_is_away_holds_up_no_other(
+    make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = make_queue()
+    nowhere = Client(Endpoint.from_url("redis://127.0.0.1:1/0"))
+    worker = Worker([Queue("nowhere", nowhere), here], complete, name="w")
+    with caplog.at_level(logging.WARNING, "django_echomq.worker"), running(worker):
+        wait_until(lambda: "is away" in caplog.text)
+        for _ in range(20):
+            late = here.jobs.enqueue(b"x").job_id
+            wait_until(lambda job_id=late: here.jobs.state(job_id) == "completed")
+    # Told once: that the one answers says nothing of the other.
+    assert caplog.text.count("is away") == 1
+    assert "is back after" not in caplog.text
+
+
 def test_a_handler_that_raises_fails_the_attempt(
     make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
