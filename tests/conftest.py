@@ -25,7 +25,7 @@ from django_echomq.wire.embedded import embedded
 from django_echomq.wire.endpoint import Endpoint
 from django_echomq.worker import Hand, Stopped, Worker
 from tests.waiting import wait_until as wait_until
-from tests.wire.nodes import Nodes
+from tests.wire.nodes import Nodes, Router, slot_of
 from tests.wire.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,7 +40,7 @@ def endpoint() -> Iterator[Endpoint]:
         yield Endpoint.from_url(connection["URL"])
         return
     if "CLUSTER" in connection:
-        nodes = Nodes([int(node.rpartition(":")[2]) for node in connection["CLUSTER"]])
+        nodes = Nodes(ports_of(connection["CLUSTER"]))
         if not os.environ.get("ECHOMQ_TEST_CLUSTER"):
             nodes.start()
         yield Endpoint.from_cluster(connection["CLUSTER"])
@@ -91,13 +91,22 @@ def raw(endpoint: Endpoint) -> redis.Redis:
     """A plain client: plays the stock side, and the foreign hand."""
     options = dict(endpoint.options)
     if endpoint.cluster:
-        host, port = settings.ECHOMQ["CONNECTIONS"]["default"]["CLUSTER"][0].split(":")
-        return redis.RedisCluster(host=host, port=int(port))  # type: ignore[return-value]
+        return Router(ports_of(settings.ECHOMQ["CONNECTIONS"]["default"]["CLUSTER"]))
     if "path" in options:
         return redis.Redis(unix_socket_path=options["path"])
     return redis.Redis(
         host=options["host"], port=options.get("port", 6379), db=options.get("db", 0)
     )
+
+
+def ports_of(nodes: Sequence[str]) -> list[int]:
+    return [int(node.rpartition(":")[2]) for node in nodes]
+
+
+def in_view(client: Client, name: str) -> bool:
+    """Whether a queue is on the server that ``raw`` shows: always, unless that is a cluster."""
+    cluster = client.endpoint.cluster
+    return not cluster or cluster.primary(slot_of(name)) == cluster.primary(0)
 
 
 def purge(raw: redis.Redis, name: str) -> None:
@@ -112,6 +121,8 @@ def make_queue(client: Client, raw: redis.Redis) -> Iterator[Callable[..., Queue
 
     def make(**options: Any) -> Queue:
         name = f"t{os.getpid()}-{next(_names)}"
+        while not in_view(client, name):
+            name = f"t{os.getpid()}-{next(_names)}"
         made.append(name)
         return Queue(name, client, QueueOptions(**options))
 

@@ -9,11 +9,13 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import redis
 from redis.crc import key_slot
+from redis.exceptions import MovedError
 
 from django_echomq.wire import embedded as programs
 from tests.waiting import wait_until
@@ -212,6 +214,34 @@ class KeyByKey:
             pass
         for node in (self.target, self.source):
             node.ask("CLUSTER", "SETSLOT", self._slot, "NODE", self.target.id)
+
+
+class Router(redis.Redis):
+    """A plain client of a cluster, on which a test speaks as on one server: of the first node, but
+    commands on a key go to where that is.
+
+    Args:
+        ports: of the primaries.
+    """
+
+    def __init__(self, ports: Sequence[int]) -> None:
+        super().__init__(port=ports[0])
+        self._peers = {port: redis.Redis(port=port) for port in ports}
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().execute_command(*args, **options)
+        except MovedError as moved:
+            return self._peers[moved.port].execute_command(*args, **options)
+
+    def scan_iter(self, *args: Any, **options: Any) -> Any:
+        return chain(*(peer.scan_iter(*args, **options) for peer in self._peers.values()))
+
+    def keys(self, *args: Any, **options: Any) -> Any:
+        return [key for peer in self._peers.values() for key in peer.keys(*args, **options)]
+
+    def script_flush(self, *args: Any) -> Any:
+        return [peer.script_flush(*args) for peer in self._peers.values()]
 
 
 def base_of(name: str) -> bytes:
