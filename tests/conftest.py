@@ -57,6 +57,14 @@ def endpoint() -> Iterator[Endpoint]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture
+def one_server(endpoint: Endpoint) -> Endpoint:
+    """The run's server for what a cluster has not: numbered databases, a proxy in front."""
+    if endpoint.cluster:
+        pytest.skip("the run's server is a cluster")
+    return endpoint
+
+
 @pytest.fixture(scope="session")
 def nodes() -> Iterator[Nodes]:
     """A cluster of three primaries and three replicas, of which a test may kill any."""

@@ -84,6 +84,7 @@ class Cluster:
             "socket_timeout": _TIMEOUT,
             "socket_connect_timeout": _TIMEOUT,
         }
+        self._options.pop("max_connections", None)  # a pool's, not a connection's
         # Replaced as a whole, so that readers need no lock.
         self._ranges: list[tuple[int, int, Node]] = []
         self._moved: dict[int, Node] = {}

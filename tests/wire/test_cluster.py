@@ -18,13 +18,15 @@ from django_echomq.wire.errors import ServerUnavailable, UnsafeClient, VersionFe
 from django_echomq.wire.keys import VERSION_KEY
 from tests.waiting import wait_until
 from tests.wire.nodes import Nodes, base_of, slot_of
+from tests.wire.proxy import Proxy
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
 
 @pytest.fixture
 def client(cluster: Nodes) -> Iterator[Client]:
-    made = Client(Endpoint.from_cluster(cluster.addresses[-1:]), retry_for=30)
+    endpoint = Endpoint.from_cluster(cluster.addresses[-1:], max_connections=50)
+    made = Client(endpoint, retry_for=30)
     yield made
     made.close()
 
@@ -173,18 +175,10 @@ def test_what_is_no_list_of_nodes_is_refused(nodes: Any, why: str) -> None:
     assert "geheim" not in str(refused.value)
 
 
-def test_a_server_that_is_no_cluster_says_so(endpoint: Endpoint, cluster: Nodes) -> None:
-    from tests.wire.proxy import Proxy
-
-    if endpoint.cluster:
-        pytest.skip("the run's server is a cluster")
-    proxy = Proxy(endpoint)
-    try:
-        client = Client(Endpoint.from_cluster([proxy.url.removesuffix("/0")]), retry_for=0.1)
-        with pytest.raises(ServerUnavailable, match="cluster support disabled"):
-            Queue("c0", client).metrics.counts()
-    finally:
-        proxy.close()
+def test_a_server_that_is_no_cluster_says_so(proxy: Proxy) -> None:
+    client = Client(Endpoint.from_cluster([proxy.url.removesuffix("/0")]), retry_for=0.1)
+    with pytest.raises(ServerUnavailable, match="cluster support disabled"):
+        Queue("c0", client).metrics.counts()
 
 
 # Slots that move, primaries that change

@@ -32,10 +32,10 @@ def test_burst_works_off_all_queues_and_ends(make_queue: MakeQueue) -> None:
 
 
 def test_queues_of_several_servers(
-    make_queue: MakeQueue, endpoint: Endpoint, raw: redis.Redis
+    make_queue: MakeQueue, one_server: Endpoint, raw: redis.Redis
 ) -> None:
     here = make_queue()
-    there = Queue(here.name, Client(endpoint.with_options(db=7)))
+    there = Queue(here.name, Client(one_server.with_options(db=7)))
     for queue in (here, there):
         queue.jobs.enqueue_many([b"x"] * 20)
     try:
