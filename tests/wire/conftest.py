@@ -25,7 +25,7 @@ def elsewhere(one_server: Endpoint, raw_elsewhere: redis.Redis) -> Endpoint:
 
 
 @pytest.fixture
-def raw_elsewhere(raw: redis.Redis) -> Iterator[redis.Redis]:
+def raw_elsewhere(one_server: Endpoint, raw: redis.Redis) -> Iterator[redis.Redis]:
     """A plain client of that database."""
     options = {**raw.connection_pool.connection_kwargs, "db": ELSEWHERE}
     pool = redis.ConnectionPool(connection_class=raw.connection_pool.connection_class, **options)
