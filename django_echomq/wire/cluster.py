@@ -58,6 +58,11 @@ def not_here(error: ResponseError, connection: Any) -> RedisConnectionError:
     if isinstance(error, MovedError) and isinstance(cluster, Cluster):
         cluster.told(error.slot_id, (error.host or connection.host, error.port))
         return RedisConnectionError(f"slot {error.slot_id} has moved")
+    if isinstance(error, MovedError):
+        return RedisConnectionError(
+            "it is a node of a cluster and has not the slot; give CLUSTER in place of URL, or a "
+            "redis.RedisCluster"
+        )
     if isinstance(error, AskError):
         return RedisConnectionError(f"slot {error.slot_id} is being moved, key by key")
     return RedisConnectionError(f"the node does not serve the slot now: {error}")

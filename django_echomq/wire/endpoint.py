@@ -218,7 +218,8 @@ class Endpoint:
                 "a client made by Sentinel cannot be shared: give SENTINELS and SERVICE instead"
             )
         if seeds:
-            return cls._of_cluster(seeds, issubclass(kind, redis.SSLConnection), options)
+            found = cls._of_cluster(seeds, issubclass(kind, redis.SSLConnection), options)
+            return replace(found, label=label or found.label)
         async_class: type[Any] = aioredis.Connection
         if issubclass(kind, redis.UnixDomainSocketConnection):
             async_class = aioredis.UnixDomainSocketConnection

@@ -181,6 +181,14 @@ def test_a_server_that_is_no_cluster_says_so(proxy: Proxy) -> None:
         Queue("c0", client).metrics.counts()
 
 
+def test_a_node_that_is_taken_for_a_server_says_so(cluster: Nodes) -> None:
+    home = cluster.owner(VERSION_KEY)
+    node = next(node for node in cluster.primaries() if node is not home)
+    client = Client(Endpoint.from_url(f"redis://127.0.0.1:{node.port}"), retry_for=0.1)
+    with pytest.raises(ServerUnavailable, match="give CLUSTER in place of URL"):
+        Queue("c0", client).metrics.counts()
+
+
 # Slots that move, primaries that change
 
 

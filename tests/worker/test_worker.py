@@ -14,8 +14,9 @@ from django_echomq.queue import Queue
 from django_echomq.queue.jobs import Settlement
 from django_echomq.wire.client import Client
 from django_echomq.wire.endpoint import Endpoint
-from django_echomq.wire.errors import VersionFence
-from django_echomq.worker import Hand, Stopped, Worker
+from django_echomq.wire.errors import ServerUnavailable, VersionFence
+from django_echomq.worker import Hand, Stopped, Worker, leases
+from django_echomq.worker.leases import LeaseKeeper
 from tests.conftest import complete, running, wait_until
 
 MakeQueue = Callable[..., Queue]
@@ -191,6 +192,33 @@ def test_a_lost_lease_is_told_and_the_late_end_refused(
     assert queue.jobs.state(job_id) == "active"
     queue.jobs.complete(other)
     assert queue.metrics.counts("completed") == {"completed": 1}
+
+
+def test_leases_that_could_not_be_extended_are_tried_again_soon(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not a third of a lease later: the server may be back just before they lapse."""
+    asked: list[Queue] = []
+    monkeypatch.setattr(leases, "_AGAIN", 0.01)
+    away, there = make_queue(lease_ms=3_000), make_queue(lease_ms=3_000)
+    for queue in (away, there):
+
+        def extend(claims: object, queue: Queue = queue) -> list[str]:
+            asked.append(queue)
+            if queue is away:
+                raise ServerUnavailable("away")
+            return []
+
+        monkeypatch.setattr(queue.jobs, "extend_locks", extend)
+        queue.jobs.enqueue(b"x")
+    keeper = LeaseKeeper([away, there], "w")
+    keeper.add(Hand(queue, queue.jobs.claim()[0]) for queue in (away, there))
+    try:
+        wait_until(lambda: asked.count(away) >= 20)
+    finally:
+        keeper.close()
+    assert asked.count(there) < 10
+    assert caplog.text.count("could not be extended") == 1
 
 
 def test_another_wire_version_ends_the_worker(endpoint: Endpoint, raw: redis.Redis) -> None:
