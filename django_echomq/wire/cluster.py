@@ -31,6 +31,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from .keys import VERSION_KEY
@@ -95,7 +96,7 @@ class Cluster:
         self._moved: dict[int, Node] = {}
         self._nodes: tuple[Node, ...] = ()
         self._why: Exception | None = None
-        self._learned_at = self._fenced_at = float("-inf")
+        self._learned_at = self._fenced_at = self._unfenced_at = float("-inf")
         self.renew()
         _clusters.add(self)
 
@@ -143,12 +144,13 @@ class Cluster:
             self._why = None
             for node in nodes:
                 try:
-                    self._ranges = self._ask(node)
+                    ranges = self._ask(node)
                 except (RedisError, OSError) as error:
                     self._why = error
                     continue
-                self._moved = {}
-                break
+                if ranges:  # it has not been taken out of the cluster
+                    self._ranges, self._moved, self._why = ranges, {}, None
+                    break
             self._learned_at = time.monotonic()
 
     def _ask(self, node: Node) -> list[tuple[int, int, Node]]:
@@ -168,20 +170,27 @@ class Cluster:
             nodes += [member for member in named if member[0] != "?"]
             if named[0][0] != "?":
                 ranges.append((int(low), int(high), named[0]))
-        self._nodes = tuple(nodes)
+        if ranges:
+            self._nodes = tuple(nodes)
         return ranges
 
     def check(self, fence: Callable[[Any], None]) -> None:
         """Fences at the node that has the version, on a connection of its own, unless that was
-        done a moment ago."""
+        done a moment ago. Whoever comes while that is tried and fails has the same answer."""
+        came = time.monotonic()
         with self._fencing:
             if time.monotonic() - self._fenced_at < _FENCED:
                 return
+            if self._unfenced_at > came:
+                raise RedisConnectionError("the node that has the version does not answer")
             connection = self.connection_class(
                 cluster=self, slot=HOME_SLOT, redis_connect_func=fence, **self._options
             )
             try:
                 connection.connect()
+            except (RedisConnectionError, RedisTimeoutError):
+                self._unfenced_at = time.monotonic()
+                raise
             finally:
                 connection.disconnect()
             self._fenced_at = time.monotonic()
