@@ -38,13 +38,14 @@ def queue_named(name: str) -> Queue:
     if name not in queue_names():
         raise Http404(f"there is no queue {name!r}")
     patient = get_queue(name)
+    home = patient.client.home
     with _lock:
-        client = _impatient.get(patient.client)
+        client = _impatient.get(home)
         if client is None:
-            endpoint = patient.client.endpoint.with_options(
+            endpoint = home.endpoint.with_options(
                 socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT
             )
-            client = _impatient[patient.client] = Client(endpoint, _RETRY_FOR)
+            client = _impatient[home] = Client(endpoint, _RETRY_FOR)
     return Queue(name, client, patient.options)
 
 

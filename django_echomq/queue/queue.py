@@ -71,8 +71,8 @@ class Queue:
 
     Args:
         name: 1 to 128 letters, digits, ``.``, ``_`` or ``-``.
-        client: a :class:`~django_echomq.wire.client.Client`, or a ``redis.Redis`` whose address
-            and credentials are taken over.
+        client: a :class:`~django_echomq.wire.client.Client`, or a ``redis.Redis`` or
+            ``redis.RedisCluster`` whose addresses and credentials are taken over.
         options: how it treats its jobs; the defaults are those of the settings.
 
     Raises:
@@ -85,7 +85,7 @@ class Queue:
         self.name = name
         if not isinstance(client, Client):
             client = Client(Endpoint.from_client(client))
-        self.client: Client = client
+        self.client: Client = client.of(self.keys.base)
         self.options = options or QueueOptions()
 
     def __repr__(self) -> str:

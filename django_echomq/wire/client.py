@@ -1,7 +1,8 @@
 """Round trips to one Valkey: scripts by SHA, healed and repeated where a reply was lost.
 
 What has to be asked and waited for is written once, as *steps*: a generator that yields either a
-list of commands (one round trip, answered by the list of replies) or a float (seconds to wait).
+list of commands (one round trip, answered by the list of replies), a float (seconds to wait), or
+steps that another client has to walk.
 :meth:`Client.drive` walks steps on a thread, :meth:`Client.adrive` on an event loop.
 """
 
@@ -24,12 +25,12 @@ from redis.exceptions import (
     AuthorizationError,
     NoScriptError,
     OutOfMemoryError,
-    ReadOnlyError,
     ResponseError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from .cluster import NOT_HERE, not_here
 from .endpoint import Endpoint
 from .errors import EchoMQError, ServerUnavailable, refusal
 from .ids import MAX_NODE, process_mint
@@ -39,7 +40,7 @@ T = TypeVar("T")
 Argument: TypeAlias = bytes | str | int | float
 Command: TypeAlias = Sequence[Argument]
 Reply: TypeAlias = Any
-Steps: TypeAlias = Generator[list[Command] | float, list[Reply], T]
+Steps: TypeAlias = "Generator[list[Command] | float | Detour, list[Reply], T]"
 
 #: What a lost connection looks like; a refused login is not among it.
 LOST = (RedisConnectionError, RedisTimeoutError, OSError)
@@ -74,6 +75,13 @@ class Call(NamedTuple):
         return ("EVALSHA", self.script.sha, 1, self.base, *self.args)
 
 
+class Detour(NamedTuple):
+    """Steps that another client walks; what they end with is the only reply."""
+
+    client: Client
+    steps: Steps[Any]
+
+
 class Slot:
     """A line of calls that follow each other; see ``lua/lib/ledger.lua``."""
 
@@ -90,17 +98,22 @@ class Slot:
 
 
 class Client:
-    """A fenced, binary-safe client of one server. Thread-safe and fork-safe.
+    """A fenced, binary-safe client of one server, or of one slot of a cluster. Thread-safe and
+    fork-safe.
 
     Args:
         endpoint: where the server is.
         retry_for: seconds during which a lost connection is retried before
             :class:`~django_echomq.wire.errors.ServerUnavailable` is raised.
+        kin: the clients of the same cluster by slot, to which this one is added.
     """
 
-    def __init__(self, endpoint: Endpoint, retry_for: float = 1.5) -> None:
+    def __init__(
+        self, endpoint: Endpoint, retry_for: float = 1.5, kin: dict[int, Client] | None = None
+    ) -> None:
         self.endpoint = endpoint
         self.retry_for = retry_for
+        self._kin = {endpoint.slot: self} if kin is None else kin
         self._start()
         _clients.add(self)
 
@@ -117,6 +130,21 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<Client {self.endpoint.label}>"
+
+    def of(self, key: bytes) -> Client:
+        """The client of a key: this one, except on a cluster, where each slot has its own."""
+        endpoint = self.endpoint.at(key)
+        if endpoint is self.endpoint:
+            return self
+        found = self._kin.get(endpoint.slot)
+        return found or self._kin.setdefault(
+            endpoint.slot, Client(endpoint, self.retry_for, self._kin)
+        )
+
+    @property
+    def home(self) -> Client:
+        """The client of what all queues of the server share."""
+        return self.of(_NODES_KEY)
 
     # Round trips
 
@@ -139,9 +167,9 @@ class Client:
             for _ in commands:
                 try:
                     replies.append(connection.read_response())
-                except ReadOnlyError:
+                except NOT_HERE as error:
                     # A demoted primary: whoever is the primary now has to be found.
-                    raise RedisConnectionError("the server became read-only") from None
+                    raise not_here(error, connection) from None
                 except ResponseError as error:
                     replies.append(error)
         except BaseException as error:
@@ -182,8 +210,8 @@ class Client:
             for _ in commands:
                 try:
                     replies.append(await connection.read_response())
-                except ReadOnlyError:
-                    raise RedisConnectionError("the server became read-only") from None
+                except NOT_HERE as error:
+                    raise not_here(error, connection) from None
                 except ResponseError as error:
                     replies.append(error)
             return replies
@@ -213,6 +241,8 @@ class Client:
                         time.sleep(step)
                         self.endpoint.heal()
                         answer: list[Reply] = []
+                    elif isinstance(step, Detour):
+                        answer = [step.client.drive(step.steps)]
                     else:
                         answer = self.roundtrip(step)
                 except Exception as error:
@@ -233,6 +263,8 @@ class Client:
                         await asyncio.sleep(step)
                         await asyncio.to_thread(self.endpoint.heal)
                         answer: list[Reply] = []
+                    elif isinstance(step, Detour):
+                        answer = [await step.client.adrive(step.steps)]
                     else:
                         answer = await self.aroundtrip(step)
                 except Exception as error:
@@ -314,9 +346,10 @@ class Client:
                 idle.append(connection)
 
     def close(self) -> None:
-        """Closes the connections that are not in use."""
-        self._drop_idle()
-        self._pool.disconnect()
+        """Closes the connections that are not in use, on a cluster those of all slots."""
+        for each in list(self._kin.values()):
+            each._drop_idle()
+            each._pool.disconnect()
 
     # Steps
 
@@ -325,19 +358,26 @@ class Client:
         (reply,) = yield from self._patiently([command])
         return _raised(reply)
 
-    def run(self, call: Call) -> Steps[Reply]:
+    def run(self, call: Call, patience: float | None = None) -> Steps[Reply]:
         """One script call.
+
+        Args:
+            patience: seconds in place of ``retry_for``.
 
         Raises:
             EchoMQError: what the script refused.
             ServerUnavailable: the server did not answer for ``retry_for`` seconds.
         """
-        (reply,) = yield from self.run_many([call])
+        (reply,) = yield from self.run_many([call], patience)
         return _raised(reply)
 
-    def run_many(self, calls: Sequence[Call]) -> Steps[list[Reply]]:
-        """Script calls in one round trip; refusals are values in the answer."""
-        replies = yield from self._patiently([call.command for call in calls])
+    def run_many(self, calls: Sequence[Call], patience: float | None = None) -> Steps[list[Reply]]:
+        """Script calls in one round trip; refusals are values in the answer.
+
+        Args:
+            patience: seconds in place of ``retry_for``.
+        """
+        replies = yield from self._patiently([call.command for call in calls], patience)
         for _ in range(_HEAL_ROUNDS):
             missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             if not missing:
@@ -346,7 +386,9 @@ class Client:
             # is sent again.
             texts = {calls[i].script for i in missing}
             loads: list[Command] = [("SCRIPT", "LOAD", text.text) for text in texts]
-            again = yield from self._patiently(loads + [calls[i].command for i in missing])
+            again = yield from self._patiently(
+                loads + [calls[i].command for i in missing], patience
+            )
             for i, reply in zip(missing, again[len(loads) :], strict=True):
                 replies[i] = reply
         # Flushed again and again: the whole text cannot be unknown.
@@ -354,11 +396,13 @@ class Client:
             if isinstance(reply, NoScriptError):
                 call = calls[i]
                 whole = ("EVAL", call.script.text, 1, call.base, *call.args)
-                (replies[i],) = yield from self._patiently([whole])
+                (replies[i],) = yield from self._patiently([whole], patience)
         return replies
 
-    def _patiently(self, commands: list[Command]) -> Steps[list[Reply]]:
-        deadline = time.monotonic() + self.retry_for
+    def _patiently(
+        self, commands: list[Command], patience: float | None = None
+    ) -> Steps[list[Reply]]:
+        deadline = time.monotonic() + (self.retry_for if patience is None else patience)
         delay = 0.0
         while True:
             try:
@@ -389,9 +433,10 @@ class Client:
 
     def mint(self, count: int, namespace: str = "JOB") -> Steps[list[str]]:
         """Fresh ids under the node number that this process has leased from the server."""
-        node = self._node
+        home = self.home
+        node = home._node
         if node is None or time.monotonic() > node[1]:
-            node = yield from self._lease_node()
+            (node,) = yield Detour(home, home._lease_node())
         return process_mint.mint_many(node[0], count, namespace)
 
     def _lease_node(self) -> Steps[tuple[int, float]]:

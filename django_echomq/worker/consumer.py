@@ -28,7 +28,7 @@ from .hand import Hand, Handler
 from .inbox import Inbox
 from .leases import LeaseKeeper
 from .parking import Parking
-from .promoter import AFTER_FIRING_MS, RUNS_BATCH, tick_answer, tick_call
+from .promoter import AFTER_FIRING_MS, AWAY_PATIENCE, RUNS_BATCH, tick_answer, tick_call
 from .threads import ThreadPool
 
 logger = logging.getLogger("django_echomq.worker")
@@ -37,7 +37,7 @@ _HOST = socket.gethostname()
 BEAT = 1.0  # seconds: the longest park, and the promoter's rhythm
 _TICK_BATCH = 100
 _TOKEN_RETRY = 0.005  # seconds that the first claim which finds a rate's token taken lets pass
-_AWAY_PAUSE = 0.1  # seconds between tries while the server is away, on top of the client's own
+_AWAY_PAUSE = 0.1  # seconds between tries while a server is away, on top of the client's own
 _SETTLE_BATCH = 100
 _LAST_ORDERS = 2.0  # seconds that told handlers get, after the grace time
 # Short jobs are claimed ahead: as many as should start within this many seconds, at most so many
@@ -215,7 +215,7 @@ class Worker:
         self._line_since = 0.0
         self._line = 0, 0.0  # how many wait, and since when it is so many
         self._finished_since = 0.0
-        self._away_since: float | None = None
+        self._away: dict[Client, float] = {}  # since when
         self._served = {queue: _Served(queue) for queue in queues}
         self._turn = 0
         self._by_client: dict[Client, list[_Served]] = {}
@@ -267,8 +267,7 @@ class Worker:
         ]
         try:
             end = self._loop()
-            if self._away_since is None:
-                self._leave()
+            self._leave()
             return end
         finally:
             for parking in self._parkings:
@@ -336,7 +335,10 @@ class Worker:
         if self._in_hand or any(s.finished or s.sent for s in self._served.values()):
             return False
         # With nothing to settle, a stop does not wait for a server that is away.
-        if any(s.call for s in self._served.values()) and not (self._stops and self._away_since):
+        if any(
+            s.call and not (self._stops and s.queue.client in self._away)
+            for s in self._served.values()
+        ):
             return False
         if self._stops or self._left <= 0:
             return True
@@ -358,18 +360,19 @@ class Worker:
             if self._pool.brief:
                 until = min(until, now + _MOVES)
         free = self._threads - (self._in_hand - self._elsewhere)
-        if not self._stops and free > 0 and not self._away_since:
-            for parking in self._parkings:
+        if not self._stops and free > 0:
+            for client, parking in zip(self._by_client, self._parkings, strict=True):
                 waiting = [queue for queue in parking.queues if queue not in resting]
-                if waiting and not parking.asked:
+                if waiting and not parking.asked and client not in self._away:
                     parking.ask(max(0.001, until - now), waiting, self._claims(waiting, free))
         return max(0.0, until - now)
 
     def _claims(self, queues: Sequence[Queue], free: int) -> dict[Queue, Call]:
         """The claims to park with. None where there are reasons not to take what comes."""
-        if self._quiet or self._burst or len(queues) > _PARKED or self._left < 2 * self._slots():
+        among = len(self._served)
+        if self._quiet or self._burst or among > _PARKED or self._left < 2 * self._slots():
             return {}
-        each = max(1, free // len(queues))
+        each = max(1, free // among)
         return {queue: self._served[queue].park(each, self.name) for queue in queues}
 
     def _collect(self, seconds: float, enough: int = 1) -> None:
@@ -507,8 +510,11 @@ class Worker:
             mine = [entry for entry in calls if entry[0].queue.client is client]
             if not mine:
                 continue
+            asked = time.monotonic()
+            alone = len(self._by_client) == 1 or client not in self._away
+            patience = client.retry_for if alone else AWAY_PATIENCE
             try:
-                replies = client.drive(client.run_many([call for _, call, _ in mine]))
+                replies = client.drive(client.run_many([call for _, call, _ in mine], patience))
                 for reply in replies:
                     # For all jobs alike, so none of them is given up: asked again when it does.
                     if isinstance(reply, Exception):
@@ -518,17 +524,16 @@ class Worker:
             except VersionFence:
                 raise
             except (*LOST, EchoMQError) as error:
-                self._lost(error)
+                self._lost(client, error)
+                now = time.monotonic()
                 for served, _, beat in mine:
-                    served.rest_until = time.monotonic() + _AWAY_PAUSE
+                    # So that one that is slow to fail leaves others half of the time.
+                    served.rest_until = now + max(_AWAY_PAUSE, now - asked)
                     if beat:
                         served.tick_at = 0.0
                 continue
-            if self._away_since is not None:
-                logger.warning(
-                    "The server is back after %.1f s", time.monotonic() - self._away_since
-                )
-                self._away_since = None
+            if (since := self._away.pop(client, None)) and not self._is_away(client):
+                logger.warning("The server is back after %.1f s", time.monotonic() - since)
             for (served, _, beat), reply in zip(mine, replies, strict=True):
                 if isinstance(reply, Exception):
                     self._refused(served, reply, beat)
@@ -537,9 +542,14 @@ class Worker:
                 else:
                     self._answered(served, reply)
 
-    def _lost(self, error: Exception) -> None:
-        if self._away_since is None:
-            self._away_since = time.monotonic()
+    def _is_away(self, client: Client) -> bool:
+        """Whether a server is known to be away, or another node of its cluster."""
+        return any(each.home is client.home for each in self._away)
+
+    def _lost(self, client: Client, error: Exception) -> None:
+        known = self._is_away(client)
+        self._away.setdefault(client, time.monotonic())
+        if not known:
             logger.warning(
                 "The server is away, will go on when it is back (%d job(s) in hand): %s",
                 self._in_hand,
@@ -630,6 +640,8 @@ class Worker:
     def _leave(self) -> None:
         """Takes the worker off the lists; where that fails its entries end by themselves."""
         for queue in self._served:
+            if queue.client in self._away:
+                continue
             try:
                 queue.run("workers/leave", self.name)
             except (*LOST, EchoMQError) as error:
@@ -641,7 +653,8 @@ class Worker:
         except VersionFence:
             raise
         except (*LOST, EchoMQError) as error:
-            self._lost(error)
+            # Of which server, it does not say; the first calls to each will.
+            self._lost(next(iter(self._by_client)), error)
             return
         except Exception:
             logger.exception("Preparing failed")
@@ -653,7 +666,7 @@ class Worker:
         try:
             served.queue.repeat.fire(RUNS_BATCH)
         except LOST as error:
-            self._lost(error)
+            self._lost(served.queue.client, error)
         except EchoMQError as error:
             logger.error("Schedules of queue %s were not fired: %s", served.queue.name, error)
         except Exception:
@@ -713,7 +726,7 @@ class Worker:
         self._collect(0.0)
         given = 0
         for queue, served in self._served.items():
-            if served.parked and not served.call and self._away_since is None:
+            if served.parked and not served.call and queue.client not in self._away:
                 asking = served.unpark(served.parked)
                 with suppress(*LOST, EchoMQError):
                     self._answered(served, queue.client.ask(asking))
