@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 import redis
 from django.conf import settings
+from redis.sentinel import Sentinel
 
 from django_echomq.queue import Queue, QueueOptions
 from django_echomq.queue.jobs import Settlement
-from django_echomq.queues import forget_queues, get_queue
+from django_echomq.queues import forget_queues, get_client, get_queue
 from django_echomq.wire.client import Client
 from django_echomq.wire.embedded import embedded
 from django_echomq.wire.endpoint import Endpoint
@@ -36,6 +37,9 @@ def endpoint() -> Iterator[Endpoint]:
     connection = settings.ECHOMQ["CONNECTIONS"]["default"]
     if "URL" in connection:
         yield Endpoint.from_url(connection["URL"])
+        return
+    if "SENTINELS" in connection:
+        yield get_client().endpoint
         return
     folder = connection["EMBEDDED"]
     found = Endpoint.from_embedded(folder)
@@ -56,6 +60,8 @@ def client(endpoint: Endpoint) -> Client:
 @pytest.fixture(scope="session")
 def raw(endpoint: Endpoint) -> redis.Redis:
     """A plain client: plays the stock side, and the foreign hand."""
+    if endpoint.sentinels:
+        return Sentinel(endpoint.sentinels).master_for(endpoint.service)
     options = dict(endpoint.options)
     if "path" in options:
         return redis.Redis(unix_socket_path=options["path"])

@@ -10,6 +10,8 @@ the environment:
     Another database for processes that a test starts, as JSON.
 ``ECHOMQ_TEST_URL``
     URL of a running server to test against. Without it an embedded Valkey is started.
+``ECHOMQ_TEST_SENTINELS``
+    A connection with ``SENTINELS``, as JSON, to test against.
 ``ECHOMQ_TEST_VALKEY``
     Folder of the embedded Valkey.
 ``ECHOMQ_TEST_SERVER``
@@ -111,6 +113,8 @@ _CONNECTION: dict[str, Any] = (
     if os.environ.get("ECHOMQ_TEST_URL")
     else {"EMBEDDED": Path(f"{_VALKEY}{_SUFFIX}")}
 )
+if os.environ.get("ECHOMQ_TEST_SENTINELS"):
+    _CONNECTION = json.loads(os.environ["ECHOMQ_TEST_SENTINELS"])
 
 ECHOMQ: dict[str, Any] = {
     "CONNECTIONS": {"default": _CONNECTION},
