@@ -25,6 +25,7 @@ from .values import (
     Claim,
     Job,
     Listed,
+    NotReplicated,
     Outcome,
     Page,
     Settled,
@@ -117,6 +118,7 @@ class Jobs:
             InvalidId, WrongKind, InvalidName, PayloadTooLarge, TypeError, ValueError: nothing was
                 sent.
             ServerUnavailable: not known to be admitted.
+            NotReplicated: admitted, and not known to survive a failover.
         """
         return self.admit(payload, "now", 0, job_id, lane, priority, unique)
 
@@ -162,6 +164,10 @@ class Jobs:
 
         Args:
             progress: called with (done, total) after each batch.
+
+        Raises:
+            NotReplicated: all are admitted, and some are not known to survive a failover. Batches
+                behind the first of these are sent without waiting for replicas.
         """
         return self._client.drive(
             self.admission(list(payloads), lane=lane, priority=priority, progress=progress)
@@ -180,9 +186,10 @@ class Jobs:
         """Admits one job; ``when`` and ``ms`` as of :meth:`admission`."""
         body = self.body(payload)
         head = self._head(lane, priority, unique, when, ms, job_id is not None)
-        if job_id is not None:
-            return self._client.drive(self._admit([body], [check_job(job_id)], head, None))[0]
         client = self._client
+        if job_id is not None or client.endpoint.replicas:
+            ids = None if job_id is None else [check_job(job_id)]
+            return client.drive(self._admit([body], ids, head, None))[0]
         (name,) = client.drive(client.mint(1))
         slot = client.take_slot()
         try:
@@ -266,6 +273,8 @@ class Jobs:
     ) -> Steps[list[Admission]]:
         total = len(bodies)
         admissions: list[Admission] = []
+        endpoint = self._client.endpoint
+        fewest = endpoint.replicas
         slot = self._client.take_slot()
         try:
             start = 0
@@ -279,12 +288,17 @@ class Jobs:
                     names = yield from self._client.mint(len(chunk))
                 else:
                     names = list(ids[start:end])
-                admissions += yield from self._admit_chunk(slot, names, chunk, head)
+                waits = fewest == endpoint.replicas  # once short, the verdict is known
+                admitted, replicas = yield from self._admit_chunk(slot, names, chunk, head, waits)
+                admissions += admitted
+                fewest = min(fewest, replicas)
                 start = end
                 if progress:
                     progress(start, total)
         finally:
             self._client.give_slot(slot)
+        if fewest < endpoint.replicas:
+            raise NotReplicated(admissions, fewest, endpoint.replicas, endpoint.replicas_ms)
         return admissions
 
     def _admit_chunk(
@@ -293,11 +307,14 @@ class Jobs:
         names: list[str],
         bodies: list[bytes],
         head: tuple[Argument, ...],
-    ) -> Steps[list[Admission]]:
+        waits: bool,
+    ) -> Steps[tuple[list[Admission], int]]:
+        """Admits jobs in one call; answers how many replicas have them, too."""
         args: list[Argument] = [*slot.next(), *head]
         for pair in zip(names, bodies, strict=True):
             args += pair
-        verdicts = yield from self._client.run(self._queue.call("jobs/enqueue", *args))
+        call = self._queue.call("jobs/enqueue", *args)
+        verdicts, replicas = yield from self._client.admit(call, waits)
         admissions = []
         collided = []
         for n, verdict in enumerate(verdicts):
@@ -307,10 +324,11 @@ class Jobs:
         if collided:
             fresh = yield from self._client.mint(len(collided))
             again = [bodies[n] for n in collided]
-            admitted = yield from self._admit_chunk(slot, fresh, again, head)
+            admitted, fewer = yield from self._admit_chunk(slot, fresh, again, head, waits)
+            replicas = min(replicas, fewer)
             for n, admission in zip(collided, admitted, strict=True):
                 admissions[n] = admission
-        return admissions
+        return admissions, replicas
 
     def body(self, payload: bytes | str) -> bytes:
         """The payload as bytes.

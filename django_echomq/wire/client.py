@@ -301,12 +301,35 @@ class Client:
                 (replies[i],) = yield from self._patiently([whole])
         return replies
 
+    def admit(self, call: Call, waits: bool = True) -> Steps[tuple[Reply, int]]:
+        """:meth:`run` of a call that admits, and how many replicas are known to have what it
+        admitted.
+
+        They are waited for in the same write. The call always writes, also where it is repeated
+        and answered from the ledger, so that the wait behind it covers all that came before.
+        """
+        if not (waits and self.endpoint.replicas):
+            return (yield from self.run(call)), 0
+        wait: Command = ("WAIT", self.endpoint.replicas, self.endpoint.replicas_ms)
+        load: Command = ("SCRIPT", "LOAD", call.script.text)
+        tries: list[list[Command]] = [[call.command], *[[load, call.command]] * _HEAL_ROUNDS]
+        tries.append([("EVAL", call.script.text, 1, call.base, *call.args)])
+        for commands in tries:
+            *_, reply, acknowledged = yield from self._patiently([*commands, wait])
+            if not isinstance(reply, NoScriptError):
+                break
+        return _raised(reply), int(acknowledged)
+
     def _patiently(self, commands: list[Command]) -> Steps[list[Reply]]:
         deadline = time.monotonic() + self.retry_for
         delay = 0.0
         while True:
             try:
-                return (yield commands)
+                replies = yield commands
+                if commands[-1][0] == "WAIT" and isinstance(replies[-1], ResponseError):
+                    # Demoted meanwhile; the new primary may have what was written, or not.
+                    raise RedisConnectionError("the server became read-only")
+                return replies
             except LOGIN:
                 raise
             except LOST as error:

@@ -99,6 +99,10 @@ async def _afence(connection: Any) -> None:
         raise
 
 
+class _AsyncSentinelPool(aio_sentinel.SentinelConnectionPool, aioredis.BlockingConnectionPool):
+    """Whoever comes when all connections are in use waits for one."""
+
+
 def _nothing() -> None:
     """Most servers are not ours to start."""
 
@@ -112,6 +116,9 @@ class Endpoint:
         options: keyword arguments of a redis-py connection.
         connection_class: redis-py's connection class; the async one follows from it.
         heal: called when a connection fails; starts the server where it is ours to start.
+        sentinels, service: who is asked for the primary, and its name there.
+        replicas: how many replicas are to have an admission before its call returns; 0 asks none.
+        replicas_ms: how long they may take.
     """
 
     label: str
@@ -121,6 +128,8 @@ class Endpoint:
     heal: Callable[[], None] = field(default=_nothing, repr=False)
     sentinels: tuple[tuple[str, int], ...] = ()
     service: str = ""
+    replicas: int = 0
+    replicas_ms: int = 1_000
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
@@ -228,13 +237,16 @@ class Endpoint:
         return replace(self, options={**self.options, **options})
 
     def _settings(self, fence: object) -> dict[str, Any]:
-        return {
+        settings = {
             "socket_timeout": _TIMEOUT,
             "socket_connect_timeout": _TIMEOUT,
             **self.options,
             "protocol": 2,
             "redis_connect_func": fence,
         }
+        if self.replicas and settings["socket_timeout"] is not None:
+            settings["socket_timeout"] += self.replicas_ms / 1000
+        return settings
 
     def pool(self) -> redis.ConnectionPool:
         """A pool of fenced connections, without retries of its own."""
@@ -253,7 +265,9 @@ class Endpoint:
         settings.setdefault("max_connections", _ASYNC_CONNECTIONS)
         if self.sentinels:
             manager = aio_sentinel.Sentinel(list(self.sentinels), socket_timeout=_TIMEOUT)
-            return aio_sentinel.SentinelConnectionPool(self.service, manager, **settings)
+            settings["timeout"] = None
+            pool: aioredis.ConnectionPool = _AsyncSentinelPool(self.service, manager, **settings)  # type: ignore[no-untyped-call]
+            return pool
         return aioredis.BlockingConnectionPool(
             connection_class=self.async_connection_class, timeout=None, **settings
         )

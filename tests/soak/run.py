@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
@@ -348,7 +349,7 @@ class Soak:
                     told = now
                     say(self._line(now - began))
                 if now >= middle:
-                    middle = end + 1
+                    middle = math.inf
                     self._weigh("middle")
                 time.sleep(0.2)
         finally:
