@@ -7,7 +7,7 @@ Every connection, at each connect and reconnect, is fenced before it carries a c
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -99,8 +99,30 @@ async def _afence(connection: Any) -> None:
         raise
 
 
+class _Sentinels(list[Any]):
+    """The sentinels, the one that answered last comes first.
+
+    redis-py swaps two places for that, which loses a sentinel when two calls do so at once.
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(tuple(super().__iter__()))
+
+    def __setitem__(self, place: Any, sentinel: Any) -> None:
+        if place == 0:
+            rest = (each for each in self if each is not sentinel)
+            super().__setitem__(slice(None), [sentinel, *rest])
+
+
 class _AsyncSentinelPool(aio_sentinel.SentinelConnectionPool, aioredis.BlockingConnectionPool):
     """Whoever comes when all connections are in use waits for one."""
+
+    async def disconnect(self, inuse_connections: bool = True) -> None:
+        await super().disconnect(inuse_connections)
+        if inuse_connections:
+            # For good: those to the sentinels would stay open beyond the event loop.
+            for sentinel in self.sentinel_manager.sentinels:
+                await sentinel.aclose()
 
 
 def _nothing() -> None:
@@ -255,6 +277,7 @@ class Endpoint:
         settings.setdefault("max_connections", 2**16)
         if self.sentinels:
             manager = Sentinel(self.sentinels, socket_timeout=_TIMEOUT)
+            manager.sentinels = _Sentinels(manager.sentinels)
             return SentinelConnectionPool(self.service, manager, **settings)
         return redis.ConnectionPool(connection_class=self.connection_class, **settings)
 
@@ -265,6 +288,7 @@ class Endpoint:
         settings.setdefault("max_connections", _ASYNC_CONNECTIONS)
         if self.sentinels:
             manager = aio_sentinel.Sentinel(list(self.sentinels), socket_timeout=_TIMEOUT)
+            manager.sentinels = _Sentinels(manager.sentinels)
             settings["timeout"] = None
             pool: aioredis.ConnectionPool = _AsyncSentinelPool(self.service, manager, **settings)  # type: ignore[no-untyped-call]
             return pool

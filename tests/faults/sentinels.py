@@ -141,15 +141,18 @@ class Sentinels:
         """Kills the primary with SIGKILL, and waits until another is; answers the dead one."""
         dead = self.primary()
         dead.kill()
-        wait_until(lambda: self.primary() is not dead and self._serves(), "a failover", 60, 0.05)
+        self.until_another_serves(dead)
         return dead
 
     def fail_over(self) -> Server:
         """Has the sentinels promote a replica, and waits until it is; answers the old primary."""
         old = self.primary()
         self.sentinels[0].raw.execute_command("SENTINEL", "FAILOVER", SERVICE)
-        wait_until(lambda: self.primary() is not old and self._serves(), "a failover", 60, 0.05)
+        self.until_another_serves(old)
         return old
+
+    def until_another_serves(self, old: Server) -> None:
+        wait_until(lambda: self.primary() is not old and self._serves(), "a failover", 60, 0.05)
 
     def _serves(self) -> bool:
         try:
