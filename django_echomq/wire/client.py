@@ -318,7 +318,7 @@ class Client:
             *_, reply, acknowledged = yield from self._patiently([*commands, wait])
             if not isinstance(reply, NoScriptError):
                 break
-        return _raised(reply), int(acknowledged)
+        return _raised(reply), int(_raised(acknowledged))
 
     def _patiently(self, commands: list[Command]) -> Steps[list[Reply]]:
         deadline = time.monotonic() + self.retry_for
@@ -326,8 +326,8 @@ class Client:
         while True:
             try:
                 replies = yield commands
-                if commands[-1][0] == "WAIT" and isinstance(replies[-1], ResponseError):
-                    # Demoted meanwhile; the new primary may have what was written, or not.
+                if commands[-1][0] == "WAIT" and _demoted(replies[-1]):
+                    # The new primary may have what was written, or not.
                     raise RedisConnectionError("the server became read-only")
                 return replies
             except LOGIN:
@@ -382,6 +382,11 @@ def _raised(reply: Reply) -> Reply:
     return reply
 
 
+def _demoted(reply: Reply) -> bool:
+    """Whether a wait ended as its primary was demoted, which sends away whoever waits there."""
+    return isinstance(reply, ResponseError) and str(reply).startswith(("UNBLOCKED", "WAIT cannot"))
+
+
 def refusal_of(error: Exception) -> EchoMQError | None:
     """The exception for an error among the replies, or ``None`` where it is not one of ours."""
     # redis-py takes the first word off where it has a class for it.
@@ -409,8 +414,7 @@ class Parked:
                 lost.
         """
         (reply,) = self._client.roundtrip([("BLPOP", *keys, max(0.001, round(seconds, 3)))])
-        if isinstance(reply, ResponseError) and str(reply).startswith("UNBLOCKED"):
-            # A demoted primary sends away whoever waits there.
+        if _demoted(reply):
             raise RedisConnectionError("the server became read-only")
         popped = _raised(reply)
         return None if popped is None else bytes(popped[0])

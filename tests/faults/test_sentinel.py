@@ -26,7 +26,7 @@ from django_echomq.wire.endpoint import Endpoint
 from django_echomq.wire.errors import ServerUnavailable
 from tests.conftest import Command, wait_until
 from tests.faults.conftest import Server
-from tests.faults.sentinels import Sentinels
+from tests.faults.sentinels import SERVICE, Sentinels
 
 Start = Callable[..., Command]
 
@@ -146,7 +146,9 @@ def test_no_sentinel_is_forgotten_and_no_connection_to_one_is_left(group: Sentin
     async def ask() -> list[object]:
         await asyncio.gather(*(client.adrive(client.command("PING")) for _ in range(50)))
         ((pool, _),) = client._async_pools.values()
-        known = list(pool.sentinel_manager.sentinels)
+        manager = pool.sentinel_manager
+        await asyncio.gather(*(manager.discover_master(SERVICE) for _ in range(50)))
+        known = list(manager.sentinels)
         assert len({id(sentinel) for sentinel in known}) == 3
         return known
 

@@ -70,9 +70,14 @@ class Soak:
         self._journal = Tail(folder / "journal")
         self._effects = Tail(folder / "effects")
         (folder / "server").mkdir(parents=True)
-        self.server = Server(folder / "server", "--appendonly", "yes", "--appendfsync", "always")
+        self.server = Server(
+            folder / "server",
+            *("--appendonly", "yes", "--appendfsync", "always"),
+            # Rewritten often, as that is when it can go wrong, and soon loaded again.
+            *("--auto-aof-rewrite-min-size", "1mb"),
+        )
         self.server.start()
-        self.client = Client(Endpoint.from_url(self.server.url), retry_for=30)
+        self.client = Client(Endpoint.from_url(self.server.url), retry_for=300)
         day = 86_400_000
         options = QueueOptions(keep_completed_ms=day, keep_completed_max=10_000_000)
         self.queue = Queue("soak", self.client, options)
@@ -190,7 +195,7 @@ class Soak:
         self.server.kill()
         time.sleep(self._rng.uniform(0, 1))
         self.server.start()
-        wait_until(self._serves, "the server to have loaded its data", step=0.05)
+        wait_until(self._serves, "the server to have loaded its data", 300, 0.05)
 
     def _serves(self) -> bool:
         try:

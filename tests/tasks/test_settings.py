@@ -50,6 +50,19 @@ def test_the_settings_of_the_suite_are_sound() -> None:
         ({"CONNECTIONS": {"default": {**URL, "EMBEDDED": "x"}}}, "E002", "one server"),
         ({"CONNECTIONS": {"default": {"CACHE": "defualt"}}}, "E002", "Did you mean 'default'"),
         ({"CONNECTIONS": {"default": {"SENTINELS": [("h", 1)]}}}, "E002", "SERVICE"),
+        ({"CONNECTIONS": {"default": {**URL, "REPLICA": 1}}}, "E002", "Did you mean 'REPLICAS'"),
+        ({"CONNECTIONS": {"default": {**URL, "REPLICAS": -1}}}, "E002", "0 or more"),
+        (
+            {"CONNECTIONS": {"default": {**URL, "REPLICAS": 1, "REPLICAS_TIMEOUT": 0}}},
+            "E002",
+            "at least",
+        ),
+        ({"CONNECTIONS": {"default": {**URL, "REPLICAS_TIMEOUT": 1}}}, "E002", "for REPLICAS"),
+        (
+            {"CONNECTIONS": {"default": {"EMBEDDED": "x", "REPLICAS": 1}}},
+            "E002",
+            "has no replicas",
+        ),
         ({"CONNECTIONS": {"default": {"CLUSTER": ["h:1"]}}}, "E002", "not served"),
         (
             {"CONNECTIONS": {"default": {**URL, "OPTIONS": {"decode_responses": True}}}},
