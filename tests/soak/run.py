@@ -334,7 +334,7 @@ class Soak:
         """Runs so long, and until each strike came once; lets all settle, and fills the books."""
         for role in _ROLES:
             self.start(role)
-        wait_until(lambda: len(self.queue.workers.all()) >= 4, "the workers to serve")
+        wait_until(lambda: len(self.queue.workers.all()) >= 4, "the workers to serve", 300)
         began = time.monotonic()
         end, told, middle = began + minutes * 60, began, began + minutes * 30
         self._weigh("start")
