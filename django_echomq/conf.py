@@ -277,6 +277,11 @@ class _Reader:
                 self.problem(2, f"{where}: CLUSTER is not served by this version.", "Give a URL.")
             elif kinds == ["SENTINELS"] and not definition.get("SERVICE"):
                 self.problem(2, f"{where} needs SERVICE, the name that Sentinel knows.")
+            elif kinds == ["SENTINELS"]:
+                try:
+                    Endpoint.from_sentinels(definition["SENTINELS"], definition["SERVICE"])
+                except ValueError as error:
+                    self.problem(2, f"{where}: {error}.")
             elif kinds == ["URL"]:
                 try:
                     Endpoint.from_url(str(definition["URL"]))

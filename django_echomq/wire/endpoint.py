@@ -245,12 +245,22 @@ class Endpoint:
     def from_sentinels(
         cls, sentinels: Sequence[tuple[str, int]], service: str, **options: Any
     ) -> Self:
-        """An endpoint to the primary that Sentinel names for ``service``."""
+        """An endpoint to the primary that Sentinel names for ``service``.
+
+        Raises:
+            ValueError: ``sentinels`` are not pairs of a host and a port.
+        """
         _refuse_decoding(options)
+        try:
+            addresses = tuple((host, int(port)) for host, port in sentinels)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "sentinels are pairs of host and port, such as [('10.0.0.1', 26379)]"
+            ) from None
         return cls(
             f"sentinel:{service}",
             options,
-            sentinels=tuple((host, int(port)) for host, port in sentinels),
+            sentinels=addresses,
             service=service,
         )
 

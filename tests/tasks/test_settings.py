@@ -50,6 +50,11 @@ def test_the_settings_of_the_suite_are_sound() -> None:
         ({"CONNECTIONS": {"default": {**URL, "EMBEDDED": "x"}}}, "E002", "one server"),
         ({"CONNECTIONS": {"default": {"CACHE": "defualt"}}}, "E002", "Did you mean 'default'"),
         ({"CONNECTIONS": {"default": {"SENTINELS": [("h", 1)]}}}, "E002", "SERVICE"),
+        (
+            {"CONNECTIONS": {"default": {"SENTINELS": ["h:1"], "SERVICE": "s"}}},
+            "E002",
+            "pairs of host and port",
+        ),
         ({"CONNECTIONS": {"default": {**URL, "REPLICA": 1}}}, "E002", "Did you mean 'REPLICAS'"),
         ({"CONNECTIONS": {"default": {**URL, "REPLICAS": -1}}}, "E002", "0 or more"),
         (
