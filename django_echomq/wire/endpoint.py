@@ -114,13 +114,22 @@ class _Sentinels(list[Any]):
             super().__setitem__(slice(None), [sentinel, *rest])
 
 
+class _SentinelPool(SentinelConnectionPool):
+    """Takes the connections to the sentinels along when it is closed."""
+
+    def disconnect(self, inuse_connections: bool = True) -> None:
+        super().disconnect(inuse_connections)
+        if inuse_connections:
+            for sentinel in self.sentinel_manager.sentinels:
+                sentinel.close()
+
+
 class _AsyncSentinelPool(aio_sentinel.SentinelConnectionPool, aioredis.BlockingConnectionPool):
-    """Whoever comes when all connections are in use waits for one."""
+    """The same; whoever comes when all connections are in use waits for one."""
 
     async def disconnect(self, inuse_connections: bool = True) -> None:
         await super().disconnect(inuse_connections)
         if inuse_connections:
-            # For good: those to the sentinels would stay open beyond the event loop.
             for sentinel in self.sentinel_manager.sentinels:
                 await sentinel.aclose()
 
@@ -288,7 +297,8 @@ class Endpoint:
         if self.sentinels:
             manager = Sentinel(self.sentinels, socket_timeout=_TIMEOUT)
             manager.sentinels = _Sentinels(manager.sentinels)
-            return SentinelConnectionPool(self.service, manager, **settings)
+            pool: redis.ConnectionPool = _SentinelPool(self.service, manager, **settings)  # type: ignore[no-untyped-call]
+            return pool
         return redis.ConnectionPool(connection_class=self.connection_class, **settings)
 
     def async_pool(self) -> aioredis.ConnectionPool:
