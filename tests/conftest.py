@@ -60,9 +60,10 @@ def client(endpoint: Endpoint) -> Client:
 @pytest.fixture(scope="session")
 def raw(endpoint: Endpoint) -> redis.Redis:
     """A plain client: plays the stock side, and the foreign hand."""
-    if endpoint.sentinels:
-        return Sentinel(endpoint.sentinels).master_for(endpoint.service)
     options = dict(endpoint.options)
+    if endpoint.sentinels:
+        found = Sentinel(endpoint.sentinels).discover_master(endpoint.service)
+        options |= zip(("host", "port"), found, strict=True)
     if "path" in options:
         return redis.Redis(unix_socket_path=options["path"])
     return redis.Redis(
