@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 import redis
 from django.conf import settings
+from redis.sentinel import Sentinel
 
 from django_echomq.queue import Queue, QueueOptions
 from django_echomq.queue.jobs import Settlement
-from django_echomq.queues import forget_queues, get_queue
+from django_echomq.queues import forget_queues, get_client, get_queue
 from django_echomq.wire.client import Client
 from django_echomq.wire.embedded import embedded
 from django_echomq.wire.endpoint import Endpoint
@@ -38,6 +39,9 @@ def endpoint() -> Iterator[Endpoint]:
     connection = settings.ECHOMQ["CONNECTIONS"]["default"]
     if "URL" in connection:
         yield Endpoint.from_url(connection["URL"])
+        return
+    if "SENTINELS" in connection:
+        yield get_client().endpoint
         return
     if "CLUSTER" in connection:
         nodes = Nodes(ports_of(connection["CLUSTER"]))
@@ -100,6 +104,9 @@ def raw(endpoint: Endpoint) -> redis.Redis:
     options = dict(endpoint.options)
     if endpoint.cluster:
         return Router(ports_of(settings.ECHOMQ["CONNECTIONS"]["default"]["CLUSTER"]))
+    if endpoint.sentinels:
+        found = Sentinel(endpoint.sentinels).discover_master(endpoint.service)
+        options |= zip(("host", "port"), found, strict=True)
     if "path" in options:
         return redis.Redis(unix_socket_path=options["path"])
     return redis.Redis(
