@@ -15,6 +15,8 @@ the environment:
 ``ECHOMQ_TEST_SERVER``
     Path of another server program to start in place of the embedded one's, such as a
     ``redis-server``.
+``ECHOMQ_TEST_QUEUES``
+    Further ``QUEUES`` as JSON, for processes that a test starts.
 ``ECHOMQ_TEST_SCHEDULES``
     ``SCHEDULES`` as JSON, for processes that a test starts.
 
@@ -119,6 +121,7 @@ ECHOMQ: dict[str, Any] = {
         "mail": {},
         # Short enough for tests to see leases lapse and retries come round.
         "fast": {"LEASE": 1, "BACKOFF": {"TYPE": "fixed", "MS": 50}},
+        **json.loads(os.environ.get("ECHOMQ_TEST_QUEUES", "{}")),
     },
     "SCHEDULES": json.loads(os.environ.get("ECHOMQ_TEST_SCHEDULES", "{}")),
 }

@@ -35,6 +35,8 @@ from .values import (
 if TYPE_CHECKING:
     from .queue import Queue
 
+Progress = Callable[[int, int], object]
+
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
 #: Most jobs that one script call admits, so that none holds the server for long.
 BATCH = 250
@@ -163,9 +165,7 @@ class Jobs:
         Args:
             progress: called with (done, total) after each batch.
         """
-        return self._client.drive(
-            self.admission(list(payloads), lane=lane, priority=priority, progress=progress)
-        )
+        return self.admit_many(list(payloads), lane=lane, priority=priority, progress=progress)
 
     def admit(
         self,
@@ -176,14 +176,15 @@ class Jobs:
         lane: str | None = None,
         priority: int = 0,
         unique: Unique | None = None,
+        minted_id: str | None = None,
     ) -> Admission:
-        """Admits one job; ``when`` and ``ms`` as of :meth:`admission`."""
+        """Admits one job; ``when``, ``ms`` and minted ids as of :meth:`admission`."""
         body = self.body(payload)
         head = self._head(lane, priority, unique, when, ms, job_id is not None)
         if job_id is not None:
             return self._client.drive(self._admit([body], [check_job(job_id)], head, None))[0]
         client = self._client
-        (name,) = client.drive(client.mint(1))
+        name = minted_id or client.drive(self._queue.mint(1))[0]
         slot = client.take_slot()
         try:
             call = self._queue.call("jobs/enqueue", *slot.next(), *head, name, body)
@@ -193,6 +194,14 @@ class Jobs:
         if verdict == 0:
             return client.drive(self._admit([body], None, head, None))[0]
         return _admission(name, verdict, head)
+
+    def admit_many(self, payloads: Sequence[bytes | str], **how: Any) -> list[Admission]:
+        """Admits jobs; ``how`` as of :meth:`admission`."""
+        return self._client.drive(self.admission(payloads, **how))
+
+    async def aadmit_many(self, payloads: Sequence[bytes | str], **how: Any) -> list[Admission]:
+        """:meth:`admit_many` on the running event loop, without a thread."""
+        return await self._client.adrive(self.admission(payloads, **how))
 
     def admission(
         self,
@@ -276,7 +285,7 @@ class Jobs:
                     end += 1
                 chunk = bodies[start:end]
                 if ids is None:
-                    names = yield from self._client.mint(len(chunk))
+                    names = yield from self._queue.mint(len(chunk))
                 else:
                     names = list(ids[start:end])
                 admissions += yield from self._admit_chunk(slot, names, chunk, head)
@@ -305,7 +314,7 @@ class Jobs:
                 collided.append(n)
             admissions.append(_admission(names[n], verdict, head))
         if collided:
-            fresh = yield from self._client.mint(len(collided))
+            fresh = yield from self._queue.mint(len(collided))
             again = [bodies[n] for n in collided]
             admitted = yield from self._admit_chunk(slot, fresh, again, head)
             for n, admission in zip(collided, admitted, strict=True):
@@ -786,8 +795,9 @@ class Jobs:
             if state == "completed" and "state" in job.fields:
                 # Records of cancelled jobs stand among them.
                 job = replace(job, state=job.fields["state"].decode("utf-8", "backslashreplace"))
-            due = float(flat[i + 1]) if state == "scheduled" else None
-            listed.append(Listed(job, int(flat[i + 2]), due))
+            stands = float(flat[i + 1])
+            due = stands if state == "scheduled" else None
+            listed.append(Listed(job, int(flat[i + 2]), due, stands))
         length = len(flat) // 4
         end = (flat[-3], flat[-4]) if flat else behind
         return Page(listed, length, length == limit, end)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -117,6 +117,15 @@ class Lane:
     weight: int
     paused: bool
     in_ring: bool
+
+    def beside(self, other: Lane) -> Lane:
+        """Two parts of a lane as one."""
+        return replace(
+            self,
+            depth=self.depth + other.depth,
+            active=self.active + other.active,
+            in_ring=self.in_ring or other.in_ring,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,11 +256,13 @@ class Listed:
         job: its row; ``payload`` is empty where it is long.
         length: bytes of the payload.
         due_ms: of a scheduled job, when it is due (Unix ms).
+        score: by which it is ordered, ids within one.
     """
 
     job: Job
     length: int
     due_ms: float | None = None
+    score: float = 0.0
 
     @property
     def too_long(self) -> bool:

@@ -99,7 +99,7 @@ class EchoMQBackend(BaseTaskBackend):
         """:meth:`enqueue` on the running event loop, without a thread."""
         sending = _Sending(task)
         call = sending.call(args, kwargs)
-        (admission,) = await sending.queue.client.adrive(sending.steps([call.encode()]))
+        (admission,) = await sending.queue.jobs.aadmit_many([call.encode()], **sending.where)
         return sending.sent(call, admission)
 
     def enqueue_many(
@@ -112,7 +112,8 @@ class EchoMQBackend(BaseTaskBackend):
         many = [sending.call(tuple(args), kwargs) for args, kwargs in calls]
         if many and sending.unique:
             raise InvalidTask("enqueue_many does not take unique: one key holds one job.")
-        admissions = sending.queue.drive(sending.steps([call.encode() for call in many]))
+        payloads = [call.encode() for call in many]
+        admissions = sending.queue.jobs.admit_many(payloads, **sending.where)
         return [sending.sent(call, done) for call, done in zip(many, admissions, strict=True)]
 
     def enqueue_on_commit(
@@ -125,11 +126,13 @@ class EchoMQBackend(BaseTaskBackend):
         """Sends a call after commit; see :meth:`EchoTask.enqueue_on_commit`."""
         sending = _Sending(task)
         call = sending.call(args, kwargs)
-        payload, job_id = call.encode(), _mint(sending.queue)
+        payload, job_id = call.encode(), sending.mint()
         result = fresh_result(task, job_id, call.args, call.kwargs)
 
         def send() -> None:
-            (admission,) = sending.queue.drive(sending.steps([payload], [job_id]))
+            (admission,) = sending.queue.jobs.admit_many(
+                [payload], minted_ids=[job_id], **sending.where
+            )
             for name, value in (
                 ("id", admission.job_id),
                 ("outcome", admission.outcome),
@@ -160,15 +163,15 @@ class EchoMQBackend(BaseTaskBackend):
         Raises:
             TaskResultDoesNotExist: it is no id of a job.
         """
-        for queues, steps in self._readings(job_id):
-            for n, job in queues[0].drive(steps):
-                return queues[n], job
+        for parts, steps in self._readings(job_id):
+            for n, job in parts[0].drive(steps):
+                return parts[n].whole, job
         return None
 
     async def aget_result(self, result_id: str) -> EchoTaskResult:
         """:meth:`get_result` on the running event loop, without a thread."""
-        for queues, steps in self._readings(result_id):
-            for _, job in await queues[0].client.adrive(steps):
+        for parts, steps in self._readings(result_id):
+            for _, job in await parts[0].client.adrive(steps):
                 return self._result(job)
         raise TaskResultDoesNotExist(result_id)
 
@@ -179,10 +182,11 @@ class EchoMQBackend(BaseTaskBackend):
             check(result_id)
         except InvalidId as error:
             raise TaskResultDoesNotExist(result_id) from error
-        queues = [get_queue(name) for name in sorted(self.queues or queue_names())]
-        for _, group in groupby(queues, key=lambda queue: id(queue.client)):
-            group_queues = list(group)
-            yield group_queues, _found(group_queues, result_id)
+        names = sorted(self.queues or queue_names())
+        parts = [get_queue(name).part_of(result_id) for name in names]
+        for _, group in groupby(parts, key=lambda part: id(part.client)):
+            together = list(group)
+            yield together, _found(together, result_id)
 
     def _result(self, job: Job) -> EchoTaskResult:
         try:
@@ -195,26 +199,15 @@ class EchoMQBackend(BaseTaskBackend):
         return result_of(task, envelope, job)
 
 
-def _found(queues: list[Queue], job_id: str) -> Steps[list[tuple[int, Job]]]:
-    replies = yield from queues[0].client.run_many(
-        [queue.call("jobs/get", job_id) for queue in queues]
-    )
+def _found(parts: list[Queue], job_id: str) -> Steps[list[tuple[int, Job]]]:
+    replies = yield from parts[0].client.run_many([part.call("jobs/get", job_id) for part in parts])
     jobs = []
-    for n, (queue, reply) in enumerate(zip(queues, replies, strict=True)):
+    for n, (part, reply) in enumerate(zip(parts, replies, strict=True)):
         if isinstance(reply, Exception):
             raise reply
         if reply[1]:
-            jobs.append((n, queue.jobs.row(job_id, *reply)))
+            jobs.append((n, part.jobs.row(job_id, *reply)))
     return jobs
-
-
-def _mint(queue: Queue) -> str:
-    """An id, known before it is sent; the server need not be there yet."""
-    try:
-        return queue.drive(queue.client.mint(1))[0]
-    except (ServerUnavailable, EchoMQError):
-        # Should it collide, admission mints another.
-        return process_mint.mint(secrets.randbelow(MAX_NODE + 1))
 
 
 def _unique(value: Unique | str) -> Unique:
@@ -243,7 +236,7 @@ class _Sending:
             if timezone.is_naive(run_after):
                 run_after = timezone.make_aware(run_after)
             when, ms = "at", instant_ms(run_after, "run_after")
-        self._where: dict[str, Any] = {
+        self.where: dict[str, Any] = {
             "lane": lane,
             "priority": int(task.priority),
             "unique": self.unique,
@@ -259,13 +252,17 @@ class _Sending:
         self, args: Sequence[Any], kwargs: dict[str, Any], job_id: str | None = None
     ) -> EchoTaskResult:
         call = self.call(args, kwargs)
-        admission = self.queue.jobs.admit(call.encode(), job_id=job_id, **self._where)
+        admission = self.queue.jobs.admit(call.encode(), job_id=job_id, **self.where)
         return self.sent(call, admission)
 
-    def steps(
-        self, payloads: list[bytes], minted_ids: list[str] | None = None
-    ) -> Steps[list[Admission]]:
-        return self.queue.jobs.admission(payloads, minted_ids=minted_ids, **self._where)
+    def mint(self) -> str:
+        """An id, known before it is sent; the server need not be there yet."""
+        part = self.queue.part_for(self.where["lane"], self.unique)
+        try:
+            return part.drive(part.mint(1))[0]
+        except (ServerUnavailable, EchoMQError):
+            # Should it collide, or belong to another partition, admission mints another.
+            return process_mint.mint(secrets.randbelow(MAX_NODE + 1))
 
     def sent(self, call: Envelope, admission: Admission) -> EchoTaskResult:
         result = fresh_result(
