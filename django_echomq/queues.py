@@ -58,7 +58,9 @@ def left_behind(name: str) -> dict[str, int]:
     places = {name: definition.connections[0]}
     for n in range(MAX_PARTITIONS):
         places[partition_name(name, n)] = definition.connection_of(n)
-    defined = {*conf.queue_names(), *definition.physical()}
+    defined = {
+        place for known in conf.queue_names() for place in conf.queue_definition(known).physical()
+    }
     found: dict[str, int] = {}
     for place, alias in places.items():
         if place not in defined:

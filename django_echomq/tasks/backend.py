@@ -11,7 +11,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from ..conf import queue_names
+from ..conf import queue_names, read_settings
 from ..queue import Admission, Job, Queue, Unique
 from ..queue.backoff import backoff_from, backoff_to
 from ..queue.clock import duration_ms, instant_ms
@@ -66,6 +66,11 @@ class EchoMQBackend(BaseTaskBackend):
                 check_lane(task.lane)
             if task.unique is not None:
                 _unique(task.unique).check()
+                queue = read_settings().queues.get(task.queue_name)
+                if task.lane is not None and queue is not None and queue.partitions > 1:
+                    raise ValueError(
+                        f"queue {queue.name!r} is partitioned: give a lane or unique, not both"
+                    )
         except (InvalidName, TypeError, ValueError) as error:
             raise InvalidTask(f"{error}.") from error
 
