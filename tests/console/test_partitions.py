@@ -27,6 +27,7 @@ def test_the_list_and_the_page_of_the_queue(wide: Queue, root: Browser) -> None:
     assert "wide.p" not in page
     workers = plain(text(root, url("workers")))
     assert workers.count("w1") == 1
+    assert wide.workers.all()[0].in_hand == 6
     assert "wide.p" not in workers
 
 

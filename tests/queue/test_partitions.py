@@ -213,6 +213,16 @@ def test_what_names_no_lane_is_refused(parted: PartitionedQueue, lane: Any) -> N
         parted.jobs.enqueue(b"x", lane=lane)
 
 
+def test_what_is_left_of_a_lane_elsewhere_is_counted(parted: PartitionedQueue) -> None:
+    lane = lane_in(0)
+    parted.jobs.enqueue_many([b"x"] * 2, lane=lane)
+    # As if it had been enqueued while there were fewer partitions.
+    parted.parts[1].jobs.enqueue_many([b"x"] * 3, lane=lane)
+    (found,) = parted.lanes.all()
+    assert (found.name, found.depth) == (lane, 5)
+    assert parted.metrics.depths() == {lane.encode(): 5}
+
+
 # One job
 
 
@@ -376,11 +386,20 @@ def test_a_walk_meets_every_job_once(parted: PartitionedQueue) -> None:
 
 
 def test_a_page_behind_a_place_goes_on_there(parted: PartitionedQueue) -> None:
-    ids = sorted(told.job_id for told in parted.jobs.enqueue_many([b"x"] * 40))
-    page = parted.jobs.page("pending", 0, 10, False, behind=(b"0", ids[4].encode()))
-    found = [listed.job.id for listed in page.jobs]
-    assert found
-    assert found == ids[5 : 5 + len(found)]
+    # Not evenly: most of what follows is in one partition.
+    told = parted.jobs.enqueue_many([b"x"] * 10)
+    told += parted.parts[1].jobs.enqueue_many([b"x"] * 30)
+    told += parted.jobs.enqueue_many([b"x"] * 10)
+    ids = sorted(each.job_id for each in told)
+    found = ids[:5]
+    while True:
+        page = parted.jobs.page("pending", 0, 8, False, behind=(b"0", found[-1].encode()))
+        assert len(page.jobs) <= 8
+        found += [listed.job.id for listed in page.jobs]
+        if not page.full:
+            break
+        assert page.end == (b"0.0", found[-1].encode())
+    assert found == ids
     with pytest.raises(ValueError, match="oldest first"):
         parted.jobs.page("pending", behind=(b"0", ids[4].encode()))
 
@@ -607,7 +626,7 @@ def test_partitions_on_several_servers(
             assert {next(events).job_id for _ in ids} == set(ids)
         assert spread.metrics.overview().counts["pending"] == 10
         assert sum(part.metrics.counts("pending")["pending"] for part in spread.parts[1::2]) > 0
-        assert [listed.job.id for listed in spread.jobs.page(newest_first=False).jobs] == ids
+        assert [each.job.id for each in spread.jobs.page(newest_first=False).jobs] == sorted(ids)
         assert {claim.job_id for claim in spread.jobs.claim(20)} == set(ids)
         assert spread.server.count(",") == 1
         through = spread.through(lambda each: each)
