@@ -15,12 +15,12 @@ from ..wire.client import Argument
 from ..wire.errors import ActiveJobs, NotPaused
 from ..wire.ids import min_for
 from .clock import Duration, duration_ms
-from .jobs import Progress
 from .limits import Rate, check_limit, shares
 
 if TYPE_CHECKING:
     from .queue import Queue
 
+Progress = Callable[[int, int], object]
 #: A verb over many jobs of one queue of the server: notes when it begins, yields how many jobs it
 #: expects to meet, is sent whom to tell of its steps and how many jobs to take at most, and ends
 #: with how many it took.

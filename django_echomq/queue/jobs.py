@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..wire.client import Argument, Call, Slot, Steps
@@ -35,11 +37,11 @@ from .values import (
 if TYPE_CHECKING:
     from .queue import Queue
 
-Progress = Callable[[int, int], object]
-
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
 #: Most jobs that one script call admits, so that none holds the server for long.
 BATCH = 250
+#: Most of a stream's: small enough for the server and its client to work side by side.
+STREAMED = 125
 #: Most jobs that one script call claims.
 CLAIMS = 100
 _CLAIMS_AT_ONCE = 500
@@ -160,12 +162,51 @@ class Jobs:
         """Admits jobs, some hundreds per round trip; one answer per payload, in order.
 
         All payloads are checked before the first is sent. Each round trip is one step for the
-        server: where the server goes away in the middle, whole leading batches are admitted.
+        server: where it goes away in the middle, each batch is admitted as a whole or not at all.
 
         Args:
             progress: called with (done, total) after each batch.
         """
-        return self.admit_many(list(payloads), lane=lane, priority=priority, progress=progress)
+        payloads = list(payloads)
+        admissions: list[Admission] = []
+        for batch in self.stream(payloads, lane=lane, priority=priority):
+            admissions += batch
+            if progress:
+                progress(len(admissions), len(payloads))
+        return admissions
+
+    def stream(
+        self,
+        payloads: Sequence[bytes | str],
+        *,
+        lane: str | None = None,
+        priority: int = 0,
+        when: str = "now",
+        ms: int = 0,
+    ) -> Generator[list[Admission]]:
+        """:meth:`enqueue_many`, batch by batch, so that what is made of one batch is made while
+        the server admits the next; ``when`` and ``ms`` as of :meth:`admission`."""
+        bodies = [self.body(payload) for payload in payloads]
+        head = self._head(lane, priority, None, when, ms, False)
+        client = self._client
+        sent: deque[tuple[Slot, list[str], list[bytes]]] = deque()
+
+        def calls() -> Iterator[Call]:
+            for batch in _batches(bodies, STREAMED):
+                names = client.drive(self._queue.mint(len(batch)))
+                slot = client.take_slot()
+                sent.append((slot, names, batch))
+                yield self._admit_call(slot, names, batch, head)
+
+        try:
+            for verdicts in client.stream(calls()):
+                slot, names, batch = sent[0]
+                yield client.drive(self._admitted(slot, names, batch, head, verdicts))
+                sent.popleft()
+                client.give_slot(slot)
+        finally:
+            for slot, _, _ in sent:
+                client.give_slot(slot)
 
     def admit(
         self,
@@ -182,7 +223,7 @@ class Jobs:
         body = self.body(payload)
         head = self._head(lane, priority, unique, when, ms, job_id is not None)
         if job_id is not None:
-            return self._client.drive(self._admit([body], [check_job(job_id)], head, None))[0]
+            return self._client.drive(self._admit([body], [check_job(job_id)], head))[0]
         client = self._client
         name = minted_id or client.drive(self._queue.mint(1))[0]
         slot = client.take_slot()
@@ -192,16 +233,8 @@ class Jobs:
         finally:
             client.give_slot(slot)
         if verdict == 0:
-            return client.drive(self._admit([body], None, head, None))[0]
+            return client.drive(self._admit([body], None, head))[0]
         return _admission(name, verdict, head)
-
-    def admit_many(self, payloads: Sequence[bytes | str], **how: Any) -> list[Admission]:
-        """Admits jobs; ``how`` as of :meth:`admission`."""
-        return self._client.drive(self.admission(payloads, **how))
-
-    async def aadmit_many(self, payloads: Sequence[bytes | str], **how: Any) -> list[Admission]:
-        """:meth:`admit_many` on the running event loop, without a thread."""
-        return await self._client.adrive(self.admission(payloads, **how))
 
     def admission(
         self,
@@ -214,7 +247,6 @@ class Jobs:
         unique: Unique | None = None,
         when: str = "now",
         ms: int = 0,
-        progress: Callable[[int, int], object] | None = None,
     ) -> Steps[list[Admission]]:
         """The steps of an admission, for a thread or an event loop to walk.
 
@@ -231,7 +263,7 @@ class Jobs:
         given = own_ids if own_ids is not None else minted_ids
         if given is not None and len(given) != len(bodies):
             raise ValueError(f"{len(given)} ids were given for {len(bodies)} payloads")
-        return self._admit(bodies, given, head, progress)
+        return self._admit(bodies, given, head)
 
     def _head(
         self,
@@ -267,56 +299,46 @@ class Jobs:
         )
 
     def _admit(
-        self,
-        bodies: list[bytes],
-        ids: Sequence[str] | None,
-        head: tuple[Argument, ...],
-        progress: Callable[[int, int], object] | None,
+        self, bodies: list[bytes], ids: Sequence[str] | None, head: tuple[Argument, ...]
     ) -> Steps[list[Admission]]:
-        total = len(bodies)
         admissions: list[Admission] = []
         slot = self._client.take_slot()
         try:
-            start = 0
-            while start < total:
-                end, size = start, 0
-                while end < total and end - start < BATCH and size <= _BATCH_BYTES:
-                    size += len(bodies[end])
-                    end += 1
-                chunk = bodies[start:end]
+            for batch in _batches(bodies, BATCH):
                 if ids is None:
-                    names = yield from self._queue.mint(len(chunk))
+                    names = yield from self._queue.mint(len(batch))
                 else:
-                    names = list(ids[start:end])
-                admissions += yield from self._admit_chunk(slot, names, chunk, head)
-                start = end
-                if progress:
-                    progress(start, total)
+                    names = list(ids[len(admissions) : len(admissions) + len(batch)])
+                call = self._admit_call(slot, names, batch, head)
+                verdicts = yield from self._client.run(call)
+                admissions += yield from self._admitted(slot, names, batch, head, verdicts)
         finally:
             self._client.give_slot(slot)
         return admissions
 
-    def _admit_chunk(
+    def _admit_call(
+        self, slot: Slot, names: list[str], bodies: list[bytes], head: tuple[Argument, ...]
+    ) -> Call:
+        pairs: Iterator[Argument] = chain.from_iterable(zip(names, bodies, strict=True))
+        return self._queue.call("jobs/enqueue", *slot.next(), *head, *pairs)
+
+    def _admitted(
         self,
         slot: Slot,
         names: list[str],
         bodies: list[bytes],
         head: tuple[Argument, ...],
+        verdicts: Sequence[Any],
     ) -> Steps[list[Admission]]:
-        args: list[Argument] = [*slot.next(), *head]
-        for pair in zip(names, bodies, strict=True):
-            args += pair
-        verdicts = yield from self._client.run(self._queue.call("jobs/enqueue", *args))
-        admissions = []
-        collided = []
-        for n, verdict in enumerate(verdicts):
-            if verdict == 0:
-                collided.append(n)
-            admissions.append(_admission(names[n], verdict, head))
-        if collided:
+        """What became of a batch; ids that met an existing row are minted again."""
+        admissions = [
+            _admission(name, verdict, head) for name, verdict in zip(names, verdicts, strict=True)
+        ]
+        if collided := [n for n, verdict in enumerate(verdicts) if verdict == 0]:
             fresh = yield from self._queue.mint(len(collided))
             again = [bodies[n] for n in collided]
-            admitted = yield from self._admit_chunk(slot, fresh, again, head)
+            replies = yield from self._client.run(self._admit_call(slot, fresh, again, head))
+            admitted = yield from self._admitted(slot, fresh, again, head, replies)
             for n, admission in zip(collided, admitted, strict=True):
                 admissions[n] = admission
         return admissions
@@ -916,6 +938,20 @@ def _refuse_lost(word: bytes, claim: Claim) -> None:
 
 def _reason(text: str) -> bytes:
     return text[:_REASON_MAX].encode("utf-8", "backslashreplace")
+
+
+def _batches(bodies: list[bytes], most: int) -> Iterator[list[bytes]]:
+    """The payloads in pieces, none of which holds the server for long."""
+    batch: list[bytes] = []
+    size = 0
+    for body in bodies:
+        if batch and (len(batch) == most or size > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(body)
+        size += len(body)
+    if batch:
+        yield batch
 
 
 def _admission(name: str, verdict: Any, head: tuple[Argument, ...]) -> Admission:

@@ -11,18 +11,18 @@ from __future__ import annotations
 import itertools
 from binascii import crc_hqx
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial, wraps
+from functools import cached_property, wraps
 from inspect import signature
 from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 
-from ..wire.client import Argument, Call, Client, Steps
+from ..wire.client import Argument, Call, Client, Detour, Steps
 from ..wire.errors import EchoMQError
 from ..wire.ids import check, check_job
 from ..wire.keys import check_lane, check_queue
 from .clock import Duration
-from .jobs import Jobs, Progress, Settlement
+from .jobs import BATCH, Jobs, Settlement
 from .limits import Rate, shares
 from .metrics import Histograms, Metrics, Overview, Throughput
 from .queue import Look, Queue, QueueOptions, client_from
@@ -253,74 +253,75 @@ class PartitionedJobs(Jobs):
             )
         return part
 
-    def admit_many(
+    def stream(
         self,
         payloads: Sequence[bytes | str],
         *,
-        progress: Progress | None = None,
-        **how: Any,
-    ) -> list[Admission]:
-        first = self._first(how)
-        if first:
-            how["minted_ids"] = first.drive(first.client.mint(len(payloads)))
-        admissions: dict[int, Admission] = {}
-        for part, numbers, some, head in self._dealt(payloads, **how):
-            tell = progress and partial(_tell, progress, len(admissions), len(payloads))
-            told = part.jobs.admit_many(some, **head, progress=tell)
-            admissions.update(zip(numbers, told, strict=True))
-        return [admissions[n] for n in range(len(payloads))]
+        lane: str | None = None,
+        priority: int = 0,
+        when: str = "now",
+        ms: int = 0,
+    ) -> Generator[list[Admission]]:
+        bodies = [self.body(payload) for payload in payloads]
+        if lane is not None:
+            part = self._queue.part_for(lane)
+            yield from part.jobs.stream(bodies, lane=lane, priority=priority, when=when, ms=ms)
+            return
+        most = BATCH * len(self._queue.parts)
+        for start in range(0, len(bodies), most):
+            some = bodies[start : start + most]
+            yield self._client.drive(self.admission(some, priority=priority, when=when, ms=ms))
 
-    async def aadmit_many(self, payloads: Sequence[bytes | str], **how: Any) -> list[Admission]:
-        first = self._first(how)
-        if first:
-            how["minted_ids"] = await first.client.adrive(first.client.mint(len(payloads)))
-        admissions: dict[int, Admission] = {}
-        for part, numbers, some, head in self._dealt(payloads, **how):
-            told = await part.jobs.aadmit_many(some, **head)
-            admissions.update(zip(numbers, told, strict=True))
-        return [admissions[n] for n in range(len(payloads))]
-
-    def _first(self, how: dict[str, Any]) -> Queue | None:
-        """Who mints the ids that tell where jobs go; ``None`` where something else tells it."""
-        settled = ("own_ids", "minted_ids", "lane", "unique")
-        if any(how.get(name) is not None for name in settled):
-            return None
-        return self._queue.part_for()
-
-    def _dealt(
+    def admission(
         self,
         payloads: Sequence[bytes | str],
         *,
         own_ids: Sequence[str] | None = None,
         minted_ids: Sequence[str] | None = None,
         lane: str | None = None,
+        priority: int = 0,
         unique: Unique | None = None,
-        **how: Any,
-    ) -> Iterator[tuple[Queue, list[int], list[bytes], dict[str, Any]]]:
-        """By partition: which of the payloads go there, they themselves, and how they go."""
+        when: str = "now",
+        ms: int = 0,
+    ) -> Steps[list[Admission]]:
         bodies = [self.body(payload) for payload in payloads]
-        how |= {"lane": lane, "unique": unique}
+        self._head(lane, priority, unique, when, ms, own_ids is not None)
+        # Before anything is sent, whatever is wrong.
+        first = self._queue.part_for(lane, unique)
+        parts = [self._given(check_job(job_id), lane, unique) for job_id in own_ids or ()]
         ids = own_ids if own_ids is not None else minted_ids
         if ids is not None and len(ids) != len(bodies):
             raise ValueError(f"{len(ids)} ids were given for {len(bodies)} payloads")
-        parts: Iterable[Queue]
-        if own_ids is not None:
-            parts = [self._given(check_job(job_id), lane, unique) for job_id in own_ids]
-        elif lane is not None or unique is not None or ids is None:
-            part = self._queue.part_for(lane, unique)
-            if any(self._queue.part_of(job_id) is not part for job_id in ids or ()):
-                ids = None  # minted for elsewhere
-            parts = itertools.repeat(part, len(bodies))
-        else:
-            parts = [self._queue.part_of(job_id) for job_id in ids]
-        groups: dict[Queue, list[int]] = {}
-        for n, part in enumerate(parts):
-            groups.setdefault(part, []).append(n)
-        for part, numbers in groups.items():
-            if ids is not None:
-                kind = "minted_ids" if own_ids is None else "own_ids"
-                how[kind] = [ids[n] for n in numbers]
-            yield part, numbers, [bodies[n] for n in numbers], how
+
+        def steps() -> Steps[list[Admission]]:
+            kept = ids
+            if kept is None and lane is None and unique is None:
+                (kept,) = yield Detour(first.client, first.client.mint(len(bodies)))
+            if own_ids is None:
+                if lane is None and unique is None:
+                    parts.extend(self._queue.part_of(job_id) for job_id in kept or ())
+                else:
+                    parts.extend([first] * len(bodies))
+                    if any(self._queue.part_of(job_id) is not first for job_id in kept or ()):
+                        kept = None  # minted for elsewhere
+            admissions: dict[int, Admission] = {}
+            for part, numbers in _grouped(parts).items():
+                some = None if kept is None else [kept[n] for n in numbers]
+                admission = part.jobs.admission(
+                    [bodies[n] for n in numbers],
+                    own_ids=None if own_ids is None else some,
+                    minted_ids=some if own_ids is None else None,
+                    lane=lane,
+                    priority=priority,
+                    unique=unique,
+                    when=when,
+                    ms=ms,
+                )
+                (told,) = yield Detour(part.client, admission)
+                admissions.update(zip(numbers, told, strict=True))
+            return [admissions[n] for n in range(len(bodies))]
+
+        return steps()
 
     # Claim and settle
 
@@ -390,11 +391,8 @@ class PartitionedJobs(Jobs):
         verb: Callable[[Queue, list[Any]], list[T]],
     ) -> list[T]:
         """A verb over many, partition by partition; its answers in the order of the values."""
-        groups: dict[Queue, list[int]] = {}
-        for n, job_id in enumerate(ids):
-            groups.setdefault(self._queue.part_of(job_id), []).append(n)
         answers: dict[int, T] = {}
-        for part, numbers in groups.items():
+        for part, numbers in _grouped([self._queue.part_of(job_id) for job_id in ids]).items():
             told = verb(part, [values[n] for n in numbers])
             answers.update(zip(numbers, told, strict=True))
         return [answers[n] for n in range(len(values))]
@@ -558,8 +556,12 @@ class PartitionedJobs(Jobs):
         return sum(part.jobs.size(state, lane) for part in parts)
 
 
-def _tell(progress: Progress, before: int, total: int, done: int, _: int) -> None:
-    progress(before + done, total)
+def _grouped(parts: Iterable[Queue]) -> dict[Queue, list[int]]:
+    """By partition, the numbers of what goes there."""
+    groups: dict[Queue, list[int]] = {}
+    for n, part in enumerate(parts):
+        groups.setdefault(part, []).append(n)
+    return groups
 
 
 def _place(listed: Listed) -> tuple[float, bytes]:

@@ -104,7 +104,7 @@ class EchoMQBackend(BaseTaskBackend):
         """:meth:`enqueue` on the running event loop, without a thread."""
         sending = _Sending(task)
         call = sending.call(args, kwargs)
-        (admission,) = await sending.queue.jobs.aadmit_many([call.encode()], **sending.where)
+        (admission,) = await sending.queue.client.adrive(sending.steps([call.encode()]))
         return sending.sent(call, admission)
 
     def enqueue_many(
@@ -117,9 +117,7 @@ class EchoMQBackend(BaseTaskBackend):
         many = [sending.call(tuple(args), kwargs) for args, kwargs in calls]
         if many and sending.unique:
             raise InvalidTask("enqueue_many does not take unique: one key holds one job.")
-        payloads = [call.encode() for call in many]
-        admissions = sending.queue.jobs.admit_many(payloads, **sending.where)
-        return [sending.sent(call, done) for call, done in zip(many, admissions, strict=True)]
+        return sending.send_many(many)
 
     def enqueue_on_commit(
         self,
@@ -135,9 +133,7 @@ class EchoMQBackend(BaseTaskBackend):
         result = fresh_result(task, job_id, call.args, call.kwargs)
 
         def send() -> None:
-            (admission,) = sending.queue.jobs.admit_many(
-                [payload], minted_ids=[job_id], **sending.where
-            )
+            (admission,) = sending.queue.drive(sending.steps([payload], [job_id]))
             for name, value in (
                 ("id", admission.job_id),
                 ("outcome", admission.outcome),
@@ -175,8 +171,8 @@ class EchoMQBackend(BaseTaskBackend):
 
     async def aget_result(self, result_id: str) -> EchoTaskResult:
         """:meth:`get_result` on the running event loop, without a thread."""
-        for parts, steps in self._readings(result_id):
-            for _, job in await parts[0].client.adrive(steps):
+        for queues, steps in self._readings(result_id):
+            for _, job in await queues[0].client.adrive(steps):
                 return self._result(job)
         raise TaskResultDoesNotExist(result_id)
 
@@ -188,10 +184,10 @@ class EchoMQBackend(BaseTaskBackend):
         except InvalidId as error:
             raise TaskResultDoesNotExist(result_id) from error
         names = sorted(self.queues or queue_names())
-        parts = [get_queue(name).part_of(result_id) for name in names]
-        for _, group in groupby(parts, key=lambda part: id(part.client)):
-            together = list(group)
-            yield together, _found(together, result_id)
+        queues = [get_queue(name).part_of(result_id) for name in names]
+        for _, group in groupby(queues, key=lambda queue: id(queue.client)):
+            group_queues = list(group)
+            yield group_queues, _found(group_queues, result_id)
 
     def _result(self, job: Job) -> EchoTaskResult:
         try:
@@ -204,14 +200,16 @@ class EchoMQBackend(BaseTaskBackend):
         return result_of(task, envelope, job)
 
 
-def _found(parts: list[Queue], job_id: str) -> Steps[list[tuple[int, Job]]]:
-    replies = yield from parts[0].client.run_many([part.call("jobs/get", job_id) for part in parts])
+def _found(queues: list[Queue], job_id: str) -> Steps[list[tuple[int, Job]]]:
+    replies = yield from queues[0].client.run_many(
+        [queue.call("jobs/get", job_id) for queue in queues]
+    )
     jobs = []
-    for n, (part, reply) in enumerate(zip(parts, replies, strict=True)):
+    for n, (queue, reply) in enumerate(zip(queues, replies, strict=True)):
         if isinstance(reply, Exception):
             raise reply
         if reply[1]:
-            jobs.append((n, part.jobs.row(job_id, *reply)))
+            jobs.append((n, queue.jobs.row(job_id, *reply)))
     return jobs
 
 
@@ -241,7 +239,7 @@ class _Sending:
             if timezone.is_naive(run_after):
                 run_after = timezone.make_aware(run_after)
             when, ms = "at", instant_ms(run_after, "run_after")
-        self.where: dict[str, Any] = {
+        self._where: dict[str, Any] = {
             "lane": lane,
             "priority": int(task.priority),
             "unique": self.unique,
@@ -257,17 +255,30 @@ class _Sending:
         self, args: Sequence[Any], kwargs: dict[str, Any], job_id: str | None = None
     ) -> EchoTaskResult:
         call = self.call(args, kwargs)
-        admission = self.queue.jobs.admit(call.encode(), job_id=job_id, **self.where)
+        admission = self.queue.jobs.admit(call.encode(), job_id=job_id, **self._where)
         return self.sent(call, admission)
+
+    def send_many(self, calls: list[Envelope]) -> list[EchoTaskResult]:
+        where = {name: value for name, value in self._where.items() if name != "unique"}
+        results: list[EchoTaskResult] = []
+        for batch in self.queue.jobs.stream([call.encode() for call in calls], **where):
+            of = calls[len(results) : len(results) + len(batch)]
+            results += [self.sent(call, done) for call, done in zip(of, batch, strict=True)]
+        return results
 
     def mint(self) -> str:
         """An id, known before it is sent; the server need not be there yet."""
-        part = self.queue.part_for(self.where["lane"], self.unique)
+        part = self.queue.part_for(self._where["lane"], self.unique)
         try:
             return part.drive(part.mint(1))[0]
         except (ServerUnavailable, EchoMQError):
             # Should it collide, or belong to another partition, admission mints another.
             return process_mint.mint(secrets.randbelow(MAX_NODE + 1))
+
+    def steps(
+        self, payloads: list[bytes], minted_ids: list[str] | None = None
+    ) -> Steps[list[Admission]]:
+        return self.queue.jobs.admission(payloads, minted_ids=minted_ids, **self._where)
 
     def sent(self, call: Envelope, admission: Admission) -> EchoTaskResult:
         result = fresh_result(

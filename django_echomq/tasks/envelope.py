@@ -31,11 +31,16 @@ def to_json(value: Any) -> Any:
         raise ValueError("the value is nested too deeply, or contains itself") from None
 
 
+_PLAIN = frozenset((type(None), str, int, bool))
+
+
 def _plain(value: Any) -> Any:
     kind = type(value)
-    if value is None or kind is str or kind is int or kind is bool:
+    if kind in _PLAIN:
         return value
     if kind is list or kind is tuple:
+        if _PLAIN.issuperset(map(type, value)):
+            return list(value)
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):
         plain = {}

@@ -1,7 +1,8 @@
 """Round trips to one Valkey: scripts by SHA, healed and repeated where a reply was lost.
 
 What has to be asked and waited for is written once, as *steps*: a generator that yields either a
-list of commands (one round trip, answered by the list of replies) or a float (seconds to wait).
+list of commands (one round trip, answered by the list of replies), a float (seconds to wait), or
+steps that another client has to walk.
 :meth:`Client.drive` walks steps on a thread, :meth:`Client.adrive` on an event loop.
 """
 
@@ -14,7 +15,8 @@ import secrets
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import hiredis
@@ -38,7 +40,7 @@ T = TypeVar("T")
 Argument: TypeAlias = bytes | str | int | float
 Command: TypeAlias = Sequence[Argument]
 Reply: TypeAlias = Any
-Steps: TypeAlias = Generator[list[Command] | float, list[Reply], T]
+Steps: TypeAlias = "Generator[list[Command] | float | Detour, list[Reply], T]"
 
 #: What a lost connection looks like; a refused login is not among it.
 LOST = (RedisConnectionError, RedisTimeoutError, OSError)
@@ -71,6 +73,13 @@ class Call(NamedTuple):
     @property
     def command(self) -> Command:
         return ("EVALSHA", self.script.sha, 1, self.base, *self.args)
+
+
+class Detour(NamedTuple):
+    """Steps that another client walks; what they end with is the only reply."""
+
+    client: Client
+    steps: Steps[Any]
 
 
 class Slot:
@@ -212,6 +221,8 @@ class Client:
                         time.sleep(step)
                         self.endpoint.heal()
                         answer: list[Reply] = []
+                    elif isinstance(step, Detour):
+                        answer = [step.client.drive(step.steps)]
                     else:
                         answer = self.roundtrip(step)
                 except Exception as error:
@@ -232,6 +243,8 @@ class Client:
                         await asyncio.sleep(step)
                         await asyncio.to_thread(self.endpoint.heal)
                         answer: list[Reply] = []
+                    elif isinstance(step, Detour):
+                        answer = [await step.client.adrive(step.steps)]
                     else:
                         answer = await self.aroundtrip(step)
                 except Exception as error:
@@ -256,6 +269,61 @@ class Client:
         if isinstance(reply, NoScriptError):
             return self.drive(self.run(call))
         return _raised(reply)
+
+    def stream(self, calls: Iterable[Call]) -> Generator[Reply]:
+        """The replies of script calls, in their order. Each is sent before that of the one before
+        it is read, so that the server is at work while the next call is made.
+
+        Raises:
+            EchoMQError, ServerUnavailable: as :meth:`run`; later calls were not sent, or are not
+                known to have run.
+        """
+        idle = self._idle
+        connection: Any = None
+        sent: deque[Call] = deque()
+
+        def part() -> None:
+            nonlocal connection
+            if connection is not None:
+                connection.disconnect()
+                self._pool.release(connection)
+                connection = None
+
+        def answer() -> Reply:
+            if connection is not None:
+                try:
+                    reply = connection.read_response()
+                except ResponseError:
+                    pass  # it had no effect, so it may be asked again
+                except LOST:
+                    part()
+                else:
+                    sent.popleft()
+                    return reply
+            reply = self.drive(self.run(sent[0]))
+            sent.popleft()
+            return reply
+
+        try:
+            for call in calls:
+                sent.append(call)
+                if connection is None:
+                    with suppress(*LOST):
+                        connection = idle.pop() if idle else self._pool.get_connection()
+                if connection is not None:
+                    try:
+                        connection.send_packed_command([_packed([call.command])], False)
+                    except LOST:
+                        part()
+                while len(sent) > (connection is not None):
+                    yield answer()
+            while sent:
+                yield answer()
+        finally:
+            if sent or idle is not self._idle:
+                part()
+            elif connection is not None:
+                idle.append(connection)
 
     def close(self) -> None:
         """Closes the connections that are not in use."""

@@ -176,10 +176,15 @@ class Mint:
             first = max((self._clock_ms() - EPOCH_MS) << 12, self._last + 1)
             if count:
                 self._last = first + count - 1
-        return [
-            namespace + _digits(cell >> 12 << 22 | node << 12 | cell & 0xFFF)
-            for cell in range(first, first + count)
-        ]
+        ids = []
+        high = -1
+        for cell in range(first, first + count):
+            number = cell >> 12 << 22 | node << 12 | cell & 0xFFF
+            if number // 3844 != high:  # what neighbours share is made once
+                high = number // 3844
+                start = namespace + _digits(number)[:-2]
+            ids.append(start + _PAIRS[number % 3844])
+        return ids
 
 
 #: The one mint of the process: all clients draw on it, so no id repeats among them.

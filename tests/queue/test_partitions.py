@@ -91,7 +91,10 @@ def test_the_partitions_have_names_of_their_own_and_the_name_of_the_whole(
 def test_jobs_spread_by_their_ids_alone(parted: PartitionedQueue) -> None:
     ids = [parted.jobs.enqueue(b"x").job_id for _ in range(40)]
     ids += [told.job_id for told in parted.jobs.enqueue_many([b"x"] * 40)]
-    ids += [told.job_id for told in asyncio.run(parted.jobs.aadmit_many([b"x"] * 40))]
+    ids += [
+        told.job_id
+        for told in asyncio.run(parted.client.adrive(parted.jobs.admission([b"x"] * 40)))
+    ]
     for job_id in ids:
         part = parted.parts[partition_of(job_id, N)]
         assert part.jobs.state(job_id) == "pending"
@@ -178,20 +181,20 @@ def test_a_lane_and_a_unique_key_do_not_go_together(parted: PartitionedQueue) ->
     with pytest.raises(ValueError, match="not both"):
         parted.jobs.enqueue(b"x", lane="a", unique=Unique("k"))
     with pytest.raises(ValueError, match="not both"):
-        parted.jobs.admit_many([b"x"], lane="a", unique=Unique("k"))
+        parted.drive(parted.jobs.admission([b"x"], lane="a", unique=Unique("k")))
 
 
 def test_an_id_of_the_callers_tells_the_partition(parted: PartitionedQueue) -> None:
     own = [min_for(1_800_000_000_000 + n) for n in range(20)]
     assert {parted.jobs.enqueue(b"x", job_id=job_id).outcome for job_id in own} == {"enqueued"}
-    assert {told.outcome for told in parted.jobs.admit_many([b"x"] * 20, own_ids=own)} == {
-        "duplicate"
-    }
+    assert {
+        told.outcome for told in parted.drive(parted.jobs.admission([b"x"] * 20, own_ids=own))
+    } == {"duplicate"}
     other = lane_in((partition_of(own[0], N) + 1) % N)
     with pytest.raises(ValueError, match="different partitions"):
         parted.jobs.enqueue(b"x", job_id=own[0], lane=other)
     with pytest.raises(ValueError, match="different partitions"):
-        parted.jobs.admit_many([b"x"], own_ids=own[:1], unique=Unique(other))
+        parted.drive(parted.jobs.admission([b"x"], own_ids=own[:1], unique=Unique(other)))
     part = parted.part_for(other)
     (minted,) = part.drive(part.mint(1))
     assert parted.jobs.enqueue(b"x", job_id=minted, lane=other).job_id == minted
@@ -199,10 +202,10 @@ def test_an_id_of_the_callers_tells_the_partition(parted: PartitionedQueue) -> N
 
 def test_ids_minted_earlier_are_kept_where_they_belong(parted: PartitionedQueue) -> None:
     (minted,) = parted.drive(parted.client.mint(1))
-    (told,) = parted.jobs.admit_many([b"x"], minted_ids=[minted])
+    (told,) = parted.drive(parted.jobs.admission([b"x"], minted_ids=[minted]))
     assert told.job_id == minted
     lane = lane_in((partition_of(minted, N) + 1) % N)
-    (told,) = parted.jobs.admit_many([b"x"], minted_ids=[minted], lane=lane)
+    (told,) = parted.drive(parted.jobs.admission([b"x"], minted_ids=[minted], lane=lane))
     assert (told.job_id != minted, told.outcome) == (True, "enqueued")
     assert parted.jobs.get(told.job_id).lane == lane
 
@@ -651,7 +654,8 @@ def test_no_verb_is_forgotten(parted: PartitionedQueue) -> None:
 _BELOW = {
     "__init__",
     "_admit",
-    "_admit_chunk",
+    "_admit_call",
+    "_admitted",
     "_exchange",
     "_history",
     "_oldest_look",
