@@ -72,6 +72,9 @@ class Partition(Queue):
     def whole(self) -> Queue:
         return self._whole
 
+    def through(self, other: Callable[[Client], Client]) -> Queue:
+        return self._whole.through(other).parts[self.number]
+
     def mint(self, count: int) -> Steps[list[str]]:
         """Fresh ids that belong here."""
         of = len(self._whole.parts)

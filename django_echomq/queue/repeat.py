@@ -206,8 +206,8 @@ class Repeat:
         return self._put(definition, replace)
 
     def _put(self, definition: Definition, replace: bool) -> Registered:
-        """Registers a schedule where its lane is; without a lane by its name."""
-        home = self._queue.part_for(definition.lane or definition.name)
+        """Registers a schedule where its lane is, without a lane by its name; nowhere else."""
+        home = self._home(definition)
         strays = [p for p in self._queue.parts if p is not home and p.repeat._read(definition.name)]
         if strays and not replace:
             return Registered.EXISTS
@@ -216,6 +216,9 @@ class Repeat:
             part.repeat.cancel(definition.name)
         done = home.drive(home.repeat._register(definition, replace))
         return Registered.REPLACED if strays else done
+
+    def _home(self, definition: Definition) -> Queue:
+        return self._queue.part_for(definition.lane or definition.name)
 
     def _register(self, definition: Definition, replace: bool) -> Steps[Registered]:
         now = yield from self._now()
@@ -245,7 +248,12 @@ class Repeat:
         Returns:
             What was done, by name; what stays as it was is left out.
         """
-        present = {schedule.name: schedule for schedule in self.all()}
+        present: dict[str, Schedule] = {}
+        places: dict[str, list[Queue]] = {}
+        for part in self._queue.parts:
+            for schedule in part.repeat.all():
+                present[schedule.name] = schedule
+                places.setdefault(schedule.name, []).append(part)
         done: dict[str, str] = {}
         for definition in definitions:
             known = present.get(definition.name)
@@ -256,7 +264,11 @@ class Repeat:
                     self._queue.name,
                     source,
                 )
-            elif known is None or known.definition != definition:
+            elif (
+                known is None
+                or known.definition != definition
+                or places[known.name] != [self._home(definition)]
+            ):
                 done[definition.name] = self._put(definition, True).value
         wanted = {definition.name for definition in definitions}
         for name, schedule in present.items():

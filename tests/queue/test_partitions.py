@@ -24,6 +24,7 @@ from django_echomq.queue.partitions import (
     PartitionedQueue,
     partition_of,
 )
+from django_echomq.queue.repeat import Definition
 from django_echomq.wire.client import Client
 from django_echomq.wire.endpoint import Endpoint
 from django_echomq.wire.errors import (
@@ -587,6 +588,17 @@ def test_a_schedule_stands_once_whatever_lane_it_gets(parted: PartitionedQueue) 
     assert not parted.repeat.cancel("s")
 
 
+def test_a_schedule_that_stands_elsewhere_comes_home(parted: PartitionedQueue) -> None:
+    definition = Definition("s", b"x", every_ms=60_000, lane=lane_in(0), source="settings")
+    assert parted.repeat.reconcile([definition], "settings") == {"s": "registered"}
+    for part in parted.parts[1:]:  # as if there had been another number of partitions
+        part.repeat.reconcile([definition], "settings")
+    assert parted.repeat.count() == N
+    assert parted.repeat.reconcile([definition], "settings") == {"s": "replaced"}
+    assert [part.repeat.count() for part in parted.parts] == [1, 0, 0, 0]
+    assert parted.repeat.reconcile([definition], "settings") == {}
+
+
 def test_lapsed_jobs_are_recovered_in_all(make_partitioned: Make) -> None:
     parted = make_partitioned(lease_ms=100)
     parted.jobs.enqueue_many([b"x"] * 12)
@@ -634,6 +646,7 @@ def test_partitions_on_several_servers(
         assert spread.server.count(",") == 1
         through = spread.through(lambda each: each)
         assert [part.client for part in through.parts] == [client, other] * 2
+        assert through.parts[1].through(lambda each: client).keys.queue == f"{parted.name}.p1"
     finally:
         other.close()
 
