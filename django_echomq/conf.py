@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,8 @@ from django.core.exceptions import ImproperlyConfigured
 from .queue import LaneOptions, QueueOptions, Rate
 from .queue.backoff import backoff_from
 from .queue.clock import duration_ms, instant_ms
-from .queue.limits import check_limit
+from .queue.limits import check_limit, shares
+from .queue.partitions import MAX_PARTITIONS, partition_name
 from .queue.repeat import Definition
 from .wire.endpoint import Endpoint
 from .wire.errors import EchoMQError
@@ -42,11 +43,26 @@ class Problem:
 
 @dataclass(frozen=True)
 class QueueDefinition:
-    """A queue as the settings define it."""
+    """A queue as the settings define it.
+
+    Attributes:
+        connections: the connection of each partition in turn; one where it is not partitioned.
+        partitions: how many there are; 1 where it is not partitioned.
+    """
 
     name: str
-    connection: str
+    connections: tuple[str, ...]
     options: QueueOptions
+    partitions: int = 1
+
+    def physical(self) -> dict[str, str]:
+        """The queues as the server has them, and the connection of each."""
+        if self.partitions == 1:
+            return {self.name: self.connections[0]}
+        return {partition_name(self.name, n): self.connection_of(n) for n in range(self.partitions)}
+
+    def connection_of(self, partition: int) -> str:
+        return self.connections[partition % len(self.connections)]
 
 
 @dataclass(frozen=True)
@@ -178,6 +194,8 @@ def _lanes(value: Any) -> dict[str, Any]:
     return {"lanes": lanes}
 
 
+# Where a queue is; read together.
+_QUEUE_PLACE = ("CONNECTION", "PARTITIONS")
 _QUEUE_OPTIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "LEASE": _duration("lease_ms", 100, None),
     "MAX_ATTEMPTS": _whole("max_attempts", 1),
@@ -346,11 +364,11 @@ class _Reader:
             fields: dict[str, Any] = {}
             definition = self.mapping({} if value is None else value, where, 3)
             for key, option in definition.items():
-                if key == "CONNECTION":
+                if key in _QUEUE_PLACE:
                     continue
                 read = _QUEUE_OPTIONS.get(key)
                 if read is None:
-                    known = ("CONNECTION", *_QUEUE_OPTIONS)
+                    known = (*_QUEUE_PLACE, *_QUEUE_OPTIONS)
                     self.problem(
                         3,
                         f"{where} has the unknown key {key!r}.",
@@ -361,16 +379,75 @@ class _Reader:
                     fields.update(read(option))
                 except (TypeError, ValueError) as error:
                     self.problem(3, f"{where}[{key!r}] is {option!r}: {error}.")
-            alias = definition.get("CONNECTION", "default")
-            if isinstance(defined, Mapping) and alias not in defined and defined:
-                self.problem(
-                    4,
-                    f"{where} uses the connection {alias!r}, which is not defined.",
-                    did_you_mean(alias, map(str, defined), "Add it to ECHOMQ['CONNECTIONS']."),
-                )
+            aliases = definition.get("CONNECTION", "default")
+            if not isinstance(aliases, (list, tuple)):
+                aliases = [aliases]
+            for alias in dict.fromkeys(aliases):
+                if isinstance(defined, Mapping) and alias not in defined and defined:
+                    self.problem(
+                        4,
+                        f"{where} uses the connection {alias!r}, which is not defined.",
+                        did_you_mean(alias, map(str, defined), "Add it to ECHOMQ['CONNECTIONS']."),
+                    )
+            partitions = self.partitions(name, definition, aliases, fields, where)
             if len(self.problems) == before:
-                sound[name] = QueueDefinition(name, alias, QueueOptions(**fields))
+                options = QueueOptions(**fields)
+                sound[name] = QueueDefinition(name, tuple(aliases), options, partitions)
+        for name, queue in sound.items():
+            for taken in queue.physical() if queue.partitions > 1 else ():
+                if taken in queues:
+                    self.problem(
+                        3,
+                        f"ECHOMQ['QUEUES'][{taken!r}] has the name of a partition of {name!r}.",
+                        "Rename one of the two.",
+                    )
         return sound
+
+    def partitions(
+        self,
+        name: str,
+        definition: Mapping[str, Any],
+        aliases: Sequence[Any],
+        fields: Mapping[str, Any],
+        where: str,
+    ) -> int:
+        partitions = definition.get("PARTITIONS")
+        if partitions is None:
+            partitions = 1
+        if isinstance(partitions, bool) or not isinstance(partitions, int):
+            self.problem(3, f"{where}['PARTITIONS'] is {partitions!r}: it must be a whole number.")
+        elif not 1 <= partitions <= MAX_PARTITIONS:
+            self.problem(
+                3,
+                f"{where}['PARTITIONS'] is {partitions}: it must lie between 1 and "
+                f"{MAX_PARTITIONS}.",
+            )
+        elif not 1 <= len(aliases) <= partitions:
+            self.problem(
+                3,
+                f"{where}['CONNECTION'] names {len(aliases)} connections for {partitions} "
+                "partition(s).",
+                "Give at least one, and at most one for each of the PARTITIONS.",
+            )
+        elif partitions > 1:
+            rate = fields.get("rate_limit")
+            limits = {"CONCURRENCY": fields.get("concurrency"), "RATE_LIMIT": rate and rate.count}
+            for key, limit in limits.items():
+                try:
+                    shares(limit or partitions, partitions)
+                except ValueError as error:
+                    self.problem(
+                        3,
+                        f"{where}[{key!r}] is {definition[key]!r}: {error}.",
+                        "Each partition gets its share of a limit, which is at least one: raise "
+                        "the limit, or have fewer PARTITIONS.",
+                    )
+            try:
+                check_queue(partition_name(name, partitions - 1))
+            except EchoMQError as error:
+                self.problem(3, f"{where}: the name of a partition would be too long: {error}.")
+            return partitions
+        return 1
 
     def schedules(
         self, top: Mapping[str, Any], queues: Mapping[str, Any]

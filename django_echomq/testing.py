@@ -344,7 +344,7 @@ def clean_queues() -> None:
     """
     current = read_settings()
     for name, definition in current.queues.items():
-        if "EMBEDDED" not in current.connections.get(definition.connection, {}):
+        if any("EMBEDDED" not in current.connections.get(c, {}) for c in definition.connections):
             raise ImproperlyConfigured(
                 f"clean_queues() would empty the queue {name!r} of a server that others may use: "
                 "call it within isolated_server()."

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import redis
 from django.conf import settings
+from django.test import override_settings
 from redis.sentinel import Sentinel
 
 from django_echomq.queue import Queue, QueueOptions
@@ -161,6 +162,21 @@ def site(endpoint: Endpoint, raw: redis.Redis) -> Iterator[Callable[[str], Queue
     yield get_queue
     for name in names:
         purge(raw, name)
+
+
+WIDE = {"wide": {"PARTITIONS": 3, "LEASE": 1, "BACKOFF": {"TYPE": "fixed", "MS": 50}}}
+
+
+@pytest.fixture
+def wide(site: Callable[[str], Queue], raw: redis.Redis) -> Iterator[Queue]:
+    """A partitioned queue of the settings; processes get it by ``ECHOMQ_TEST_QUEUES``."""
+    with override_settings(
+        ECHOMQ={**settings.ECHOMQ, "QUEUES": {**settings.ECHOMQ["QUEUES"], **WIDE}}
+    ):
+        queue = get_queue("wide")
+        yield queue
+        for part in queue.parts:
+            purge(raw, part.keys.queue)
 
 
 class Command:

@@ -19,6 +19,8 @@ the environment:
     ``redis-server``; or ``cluster`` for a cluster of three nodes.
 ``ECHOMQ_TEST_CLUSTER``
     Addresses of a running cluster to test against, as JSON.
+``ECHOMQ_TEST_QUEUES``
+    Further ``QUEUES`` as JSON, for processes that a test starts.
 ``ECHOMQ_TEST_SCHEDULES``
     ``SCHEDULES`` as JSON, for processes that a test starts.
 
@@ -133,6 +135,7 @@ ECHOMQ: dict[str, Any] = {
         "mail": {},
         # Short enough for tests to see leases lapse and retries come round.
         "fast": {"LEASE": 1, "BACKOFF": {"TYPE": "fixed", "MS": 50}},
+        **json.loads(os.environ.get("ECHOMQ_TEST_QUEUES", "{}")),
     },
     "SCHEDULES": json.loads(os.environ.get("ECHOMQ_TEST_SCHEDULES", "{}")),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import json
 import os
@@ -19,10 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from django_echomq.queue import Queue
+from django_echomq.wire.client import Client
 from tests.conftest import ROOT, Command, wait_until
 from tests.testapp import tasks
 
@@ -50,6 +53,44 @@ def test_status_counts_the_jobs_of_each_queue(site: Site) -> None:
     table = told("status", "default").splitlines()
     assert table[0].split()[:2] == ["queue", "pending"]
     assert table[1].split()[:2] == ["default", "1"]
+
+
+def test_a_partitioned_queue_is_one(wide: Queue, capsys: pytest.CaptureFixture[str]) -> None:
+    ids = [each.job_id for each in wide.jobs.enqueue_many([b"{}"] * 12)]
+    wide.jobs.enqueue(b"{}", lane="acme")
+    (row,) = rows("status", "wide")
+    assert (row["queue"], row["pending"]) == ("wide", 13)
+    assert [row["id"] for row in rows("jobs", "wide", "--oldest")] == ids
+    assert rows("job", ids[3])["queue"] == "wide"
+    assert [row["name"] for row in rows("lanes", "wide")] == ["acme"]
+    assert {row["outcome"] for row in rows("cancel", *ids[:3])} == {"cancelled"}
+    assert rows("metrics", "wide")[0]["cancelled"] == 3
+    assert rows("pause", "wide")[0]["changed"]
+    assert rows("drain", "wide", "--yes")[0]["removed"] == 10
+    assert len(rows("ping", "wide")) == 1
+    with pytest.raises(CommandError, match="2 cannot be divided among 3"):
+        told("limit", "wide", "--concurrency", "2")
+    rows("obliterate", "wide", "--yes")
+    assert capsys.readouterr().err == ""
+
+
+def test_jobs_in_partitions_that_are_not_named_any_more_are_told(
+    wide: Queue, client: Client
+) -> None:
+    wide.jobs.enqueue_many([b"x"] * 30)
+    left = wide.parts[2].metrics.counts("pending")["pending"]
+    stray = Queue("wide", client)
+    stray.jobs.enqueue(b"x")
+    echomq = copy.deepcopy(settings.ECHOMQ)
+    echomq["QUEUES"]["wide"]["PARTITIONS"] = 2
+    err = StringIO()
+    with override_settings(ECHOMQ=echomq):
+        call_command("echomq", "status", "wide", stdout=StringIO(), stderr=err)
+    assert f"{left} job(s) of queue wide are left in wide.p2" in err.getvalue()
+    assert "1 job(s) of queue wide are left in wide," in err.getvalue()
+    assert "wide.p1" not in err.getvalue()
+    stray.admin.pause()
+    stray.admin.obliterate()
 
 
 def test_workers_are_listed_and_told(site: Site, command: Start) -> None:

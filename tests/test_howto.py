@@ -26,7 +26,7 @@ from django_echomq import Exponential
 from django_echomq.queue import Queue
 from django_echomq.tasks import registry
 from django_echomq.tasks.compat import TaskResultStatus
-from tests.conftest import ROOT
+from tests.conftest import ROOT, purge
 
 DOCS = ROOT / "docs"
 HOWTO = DOCS / "howto"
@@ -206,6 +206,30 @@ def test_unique(site: Site, raw: Any, reading: Callable[[str], Reader], capsys: 
     work_off(1)
     once, index = ("welcome", 7), ("reindex", 1)
     assert sent == [once, once, index, ("alert", "the disk is full"), ("reindex", "final")]
+
+
+def test_partitions(site: Site, raw: Any, reading: Callable[[str], Reader]) -> None:
+    reader = reading("partitions.md")
+    with reader.settings():
+        assert run_checks(tags=["echomq"]) == []
+        queue = site("mail")
+        try:
+            names = reader.code("from django_echomq import get_queue\n")
+            assert names["mail"] is queue
+            assert len(queue.parts) == len(names["each"]) == 8
+            assert (names["waiting"], sum(names["each"])) == ({"pending": 201}, 200)
+            assert queue.jobs.get(names["claim"].job_id).state == "completed"
+            reader.code("part = ")
+            assert queue.jobs.get(names["own"]).lane == "acme"
+            assert queue.lanes.depth("acme") == 2
+            assert [part.options.concurrency for part in queue.parts] == [13] * 4 + [12] * 4
+        finally:
+            for part in queue.parts:
+                purge(raw, part.keys.queue)
+    with reader.settings():
+        assert run_checks(tags=["echomq"]) == []
+        assert [len(site(name).parts) for name in ("letters", "mail")] == [16, 8]
+    assert reader.left == []
 
 
 # What pages point to

@@ -238,7 +238,8 @@ def one(request: HttpRequest, name: str, job_id: str) -> HttpResponse:
         logs, lines = [], 0
     due = None
     if job.state == "scheduled":
-        score = queue.drive(queue.client.command("ZSCORE", queue.keys.schedule, job_id))
+        part = queue.part_of(job_id)
+        score = part.drive(part.client.command("ZSCORE", part.keys.schedule, job_id))
         due = None if score is None else due_at(float(score))
     call = shown_call(job)
     args, kwargs = editable(call.args), editable(call.kwargs)

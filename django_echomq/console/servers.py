@@ -15,7 +15,7 @@ from ..conf import queue_names
 from ..queue import Queue
 from ..queue.queue import Look
 from ..queues import get_queue
-from ..wire.client import Call, Client
+from ..wire.client import Call, Client, Reply
 
 _TIMEOUT = 1.0  # seconds for one answer
 _RETRY_FOR = 0.3  # seconds during which a lost connection is tried again
@@ -37,8 +37,11 @@ def queue_named(name: str) -> Queue:
     """
     if name not in queue_names():
         raise Http404(f"there is no queue {name!r}")
-    patient = get_queue(name)
-    home = patient.client.home
+    return get_queue(name).through(_hurried)
+
+
+def _hurried(patient: Client) -> Client:
+    home = patient.home
     with _lock:
         client = _impatient.get(home)
         if client is None:
@@ -46,7 +49,7 @@ def queue_named(name: str) -> Queue:
                 socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT
             )
             client = _impatient[home] = Client(endpoint, _RETRY_FOR)
-    return Queue(name, client, patient.options)
+    return client
 
 
 def ask(looks: Sequence[tuple[Queue, Look[Any]]]) -> list[Any]:
@@ -54,18 +57,16 @@ def ask(looks: Sequence[tuple[Queue, Look[Any]]]) -> list[Any]:
     errors are values in the answer.
     """
     answers: list[Any] = [None] * len(looks)
-    by_client: dict[Client, dict[int, Call]] = {}
-    for n, (queue, look) in enumerate(looks):
-        by_client.setdefault(queue.client, {})[n] = next(look)
-
-    def ask_one(client: Client) -> None:
-        open_calls = by_client[client]
-        while open_calls:
-            try:
-                replies = client.drive(client.run_many(list(open_calls.values())))
-            except Exception as error:
-                replies = [error] * len(open_calls)
-            for n, reply in zip(list(open_calls), replies, strict=True):
+    open_calls = {n: next(look) for n, (_, look) in enumerate(looks)}
+    while open_calls:
+        by_client: dict[Client, list[int]] = {}
+        for n, call in open_calls.items():
+            by_client.setdefault(looks[n][0].client_of(call), []).append(n)
+        asked = [
+            (client, [open_calls[n] for n in numbers]) for client, numbers in by_client.items()
+        ]
+        for numbers, replies in zip(by_client.values(), _ask_all(asked), strict=True):
+            for n, reply in zip(numbers, replies, strict=True):
                 try:
                     if isinstance(reply, Exception):
                         raise reply
@@ -76,11 +77,19 @@ def ask(looks: Sequence[tuple[Queue, Look[Any]]]) -> list[Any]:
                 except Exception as error:
                     answers[n] = error
                     del open_calls[n]
-
-    if len(by_client) == 1:
-        ask_one(*by_client)
-    elif by_client:
-        # So that servers that are away are waited for once, not one after the other.
-        with ThreadPoolExecutor(len(by_client)) as threads:
-            list(threads.map(ask_one, by_client))
     return answers
+
+
+def _ask_all(asked: Sequence[tuple[Client, list[Call]]]) -> list[list[Reply]]:
+    if len(asked) == 1:
+        return [_ask_one(*asked[0])]
+    # So that servers that are away are waited for once, not one after the other.
+    with ThreadPoolExecutor(len(asked)) as threads:
+        return list(threads.map(_ask_one, *zip(*asked, strict=True)))
+
+
+def _ask_one(client: Client, calls: list[Call]) -> list[Reply]:
+    try:
+        return client.drive(client.run_many(calls))
+    except Exception as error:
+        return [error] * len(calls)

@@ -7,23 +7,30 @@ before, and running it again finishes the work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..wire.client import Argument
+from ..wire.errors import ActiveJobs, NotPaused
 from ..wire.ids import min_for
 from .clock import Duration, duration_ms
-from .limits import Rate, check_limit
+from .limits import Rate, check_limit, shares
 
 if TYPE_CHECKING:
     from .queue import Queue
 
 Progress = Callable[[int, int], object]
+#: A verb over many jobs of one queue of the server: notes when it begins, yields how many jobs it
+#: expects to meet, is sent whom to tell of its steps and how many jobs to take at most, and ends
+#: with how many it took.
+Bulk = Generator[int, tuple[Progress | None, int | None], int]
 
 _STEP = 50  # jobs that one call looks at: some milliseconds of the server's time
 _PLACES = 500  # sets that one call is told of
 _ENDED = {"dead": "dead", "completed": "outcomes", "cancelled": "outcomes"}
 _WAITING = ("pending", "scheduled")
+_THERE = ("pending", "active", "scheduled", "dead")
 
 
 class Admin:
@@ -34,11 +41,11 @@ class Admin:
 
     def pause(self) -> bool:
         """Stops claiming; jobs in hand finish. Answers whether the queue was running."""
-        return bool(self._queue.run("admin/pause"))
+        return any(self._queue.run_all("admin/pause"))
 
     def resume(self) -> bool:
         """Starts claiming again. Answers whether the queue was paused."""
-        return bool(self._queue.run("admin/resume"))
+        return any(self._queue.run_all("admin/resume"))
 
     def limit_concurrency(self, most: int | None) -> None:
         """Bounds how many jobs of the queue are in hand at once, over all workers.
@@ -48,10 +55,17 @@ class Admin:
 
         Args:
             most: 1 to 1,000,000; ``None`` for no limit.
+
+        Raises:
+            TypeError, ValueError: it is none of these, or less than one for each partition.
         """
-        self._queue.run(
-            "admin/limit_concurrency", "" if most is None else check_limit(most, "the concurrency")
-        )
+        parts = self._queue.parts
+        if most is None:
+            self._queue.run_all("admin/limit_concurrency", "")
+            return
+        check_limit(most, "the concurrency")
+        for part, share in zip(parts, shares(most, len(parts)), strict=True):
+            part.run("admin/limit_concurrency", share)
 
     def limit_rate(self, rate: Rate | str | int | None) -> None:
         """Bounds how many jobs of the queue start within a window, over all workers.
@@ -65,13 +79,16 @@ class Admin:
                 ``None`` for no limit.
 
         Raises:
-            TypeError, ValueError: it is none of these, or more than 100,000 in a window.
+            TypeError, ValueError: it is none of these, more than 100,000 in a window, or less than
+                one for each partition.
         """
+        parts = self._queue.parts
         if rate is None:
-            self._queue.run("admin/limit_rate", "", "")
-        else:
-            read = Rate.read(rate)
-            self._queue.run("admin/limit_rate", read.count, read.period_ms)
+            self._queue.run_all("admin/limit_rate", "", "")
+            return
+        read = Rate.read(rate)
+        for part, share in zip(parts, shares(read.count, len(parts)), strict=True):
+            part.run("admin/limit_rate", share, read.period_ms)
 
     def configure(self) -> list[str]:
         """Applies the limits and weights of the queue's options.
@@ -82,6 +99,10 @@ class Admin:
         Returns:
             What changed: ``concurrency``, ``rate``, ``limit:<lane>``, ``weight:<lane>``.
         """
+        changed = [name for part in self._queue.parts for name in part.admin._configure()]
+        return list(dict.fromkeys(changed))
+
+    def _configure(self) -> list[str]:
         options = self._queue.options
         wanted: list[Argument] = []
         if options.concurrency is not None:
@@ -98,8 +119,10 @@ class Admin:
 
     def is_paused(self) -> bool:
         """Whether claiming is stopped."""
-        queue = self._queue
-        return bool(queue.drive(queue.client.command("HEXISTS", queue.keys.meta, "paused")))
+        return all(
+            part.drive(part.client.command("HEXISTS", part.keys.meta, "paused"))
+            for part in self._queue.parts
+        )
 
     def drain(self, include_scheduled: bool = False, progress: Progress | None = None) -> int:
         """Removes the jobs that wait, in the flat set and every lane.
@@ -115,7 +138,7 @@ class Admin:
             How many jobs were removed.
         """
         states = _WAITING if include_scheduled else ("pending",)
-        return self._remove_waiting(states, self._fresh_id(), None, progress)
+        return self._everywhere(lambda admin: admin._removing_waiting(states), progress)
 
     def reprocess_all(self, progress: Progress | None = None) -> int:
         """Brings every dead job back to where it came from, with a fresh budget of attempts.
@@ -128,8 +151,13 @@ class Admin:
         Returns:
             How many jobs came back.
         """
+        return self._everywhere(Admin._reprocessing, progress)
+
+    def _reprocessing(self) -> Bulk:
+        args = (self._now_ms(),)
         expected = self._queue.metrics.counts("dead")["dead"]
-        return self._walk("admin/reprocess_all", (self._now_ms(),), ["dead"], expected, progress)
+        progress, _ = yield expected
+        return self._walk("admin/reprocess_all", args, ["dead"], expected, progress)
 
     def promote_all(self, progress: Progress | None = None) -> int:
         """Makes every scheduled job claimable at once, retries that wait for their time too.
@@ -142,8 +170,12 @@ class Admin:
         Returns:
             How many jobs were promoted.
         """
-        expected = self._queue.metrics.counts("scheduled")["scheduled"]
+        return self._everywhere(Admin._promoting, progress)
+
+    def _promoting(self) -> Bulk:
         args = (self._now_ms(), self._fresh_id())
+        expected = self._queue.metrics.counts("scheduled")["scheduled"]
+        progress, _ = yield expected
         return self._walk("admin/promote_all", args, ["schedule"], expected, progress)
 
     def clean(
@@ -177,12 +209,17 @@ class Admin:
             raise ValueError("a limit is at least one job")
         age_ms = duration_ms(older_than, "the age")
         if state in _WAITING:
-            bound = min_for(self._now_ms() - age_ms) if age_ms else self._fresh_id()
-            return self._remove_waiting((state,), bound, limit, progress)
+            return self._everywhere(
+                lambda admin: admin._removing_waiting((state,), age_ms), progress, limit
+            )
+        return self._everywhere(lambda admin: admin._cleaning(state, age_ms), progress, limit)
+
+    def _cleaning(self, state: str, age_ms: int) -> Bulk:
         queue, place = self._queue, _ENDED[state]
-        before = self._now_ms() - age_ms + (age_ms == 0)
+        args = (state, self._now_ms() - age_ms + (age_ms == 0))
         expected = int(queue.drive(queue.client.command("ZCARD", queue.keys.base + place.encode())))
-        return self._walk("admin/clean", (state, before), [place], expected, progress, limit)
+        progress, limit = yield expected
+        return self._walk("admin/clean", args, [place], expected, progress, limit)
 
     def drain_places(
         self, places: list[Argument], expected: int, progress: Progress | None = None
@@ -209,8 +246,28 @@ class Admin:
         """
         if budget < 1:
             raise ValueError("a step removes at least one job")
+        self._refuse_half(force)
+        return self._everywhere(lambda admin: admin._obliterating(force, budget), progress)
+
+    def _refuse_half(self, force: bool) -> None:
+        """Finds out before the first of several partitions is gone what another would refuse."""
+        parts = self._queue.parts
+        if len(parts) == 1:
+            return
+        there = {part: sum(part.metrics.counts(*_THERE).values()) for part in parts}
+        running = [part for part in parts if not part.admin.is_paused()]
+        # What an obliteration that was interrupted has done is empty, and not paused any more.
+        if len(running) == len(parts) or any(there[part] for part in running):
+            raise NotPaused(f"queue {self._queue.name!r} is not paused")
+        if not force and any(part.metrics.counts("active")["active"] for part in parts):
+            raise ActiveJobs(f"queue {self._queue.name!r} still has jobs in hand")
+        for part in running:
+            part.admin.pause()
+
+    def _obliterating(self, force: bool, budget: int) -> Bulk:
         queue = self._queue
-        expected = sum(queue.metrics.counts("pending", "active", "scheduled", "dead").values())
+        expected = sum(queue.metrics.counts(*_THERE).values())
+        progress, _ = yield expected
         step_size = min(budget, _STEP)
         removed, more = 0, 1
         slot = queue.client.take_slot()
@@ -225,10 +282,29 @@ class Admin:
             queue.client.give_slot(slot)
         return removed
 
-    def _remove_waiting(
-        self, states: tuple[str, ...], bound: str, limit: int | None, progress: Progress | None
+    def _everywhere(
+        self,
+        verb: Callable[[Admin], Bulk],
+        progress: Progress | None,
+        limit: int | None = None,
     ) -> int:
+        """Runs a verb over many jobs on every partition. It begins on all of them before it goes on
+        with the first."""
+        walks = [verb(part.admin) for part in self._queue.parts]
+        expected = sum([next(walk) for walk in walks])
+        taken = 0
+        for walk in walks:
+            tell = progress and partial(_tell, progress, taken, expected)
+            try:
+                walk.send((tell, None if limit is None else limit - taken))
+            except StopIteration as end:
+                taken += end.value
+        return taken
+
+    def _removing_waiting(self, states: tuple[str, ...], age_ms: int = 0) -> Bulk:
+        bound = min_for(self._now_ms() - age_ms) if age_ms else self._fresh_id()
         expected = sum(self._queue.metrics.counts(*states).values())
+        progress, limit = yield expected
         removed = 0
         # The schedule first: what is promoted meanwhile is met again where it waits then.
         if "scheduled" in states:
@@ -279,3 +355,7 @@ class Admin:
     def _now_ms(self) -> int:
         seconds, microseconds = self._queue.drive(self._queue.client.command("TIME"))
         return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+def _tell(progress: Progress, before: int, expected: int, taken: int, _: int) -> None:
+    progress(before + taken, max(before + taken, expected))

@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
@@ -89,8 +89,8 @@ class Events:
                 raise TypeError(f"{name} is text, not {value!r}")
             message[name] = value
         text = json.dumps(message, separators=(",", ":"))
-        client = self._queue.client
-        return int(client.drive(client.command("PUBLISH", self._queue.keys.events, text)))
+        part = self._queue.part_of(job_id)
+        return int(part.drive(part.client.command("PUBLISH", part.keys.events, text)))
 
     def subscribe(self, *, timeout: float | None = None, gaps: bool = False) -> Subscription:
         """Listens, from now on, on a connection of its own.
@@ -106,17 +106,31 @@ class Events:
             ServerUnavailable: there is no server.
             VersionFence: the server belongs to another wire version.
         """
-        client = self._queue.client
-        # Waits for the server, or starts it where it is ours to start.
-        client.drive(client.command("PING"))
+        channels: dict[Client, list[bytes]] = {}
+        for part in self._queue.parts:
+            channels.setdefault(part.client, []).append(part.keys.events)
+        feed = _Feed(gaps)
         try:
-            feed = _Feed(client, self._queue.keys.events, gaps)
-        except LOGIN:
+            for client, names in channels.items():
+                # Waits for the server, or starts it where it is ours to start.
+                client.drive(client.command("PING"))
+                try:
+                    subscriber = Subscriber(client, *names)
+                except LOGIN:
+                    raise
+                except LOST as error:
+                    raise ServerUnavailable(
+                        f"no answer from {client.endpoint.label}: {error}"
+                    ) from error
+                threading.Thread(
+                    target=feed.serve,
+                    args=(client, names, subscriber),
+                    name=f"echomq-events-{self._queue.name}",
+                    daemon=True,
+                ).start()
+        except BaseException:
+            feed.end()
             raise
-        except LOST as error:
-            raise ServerUnavailable(f"no answer from {client.endpoint.label}: {error}") from error
-        name = f"echomq-events-{self._queue.name}"
-        threading.Thread(target=feed.serve, name=name, daemon=True).start()
         return Subscription(feed, timeout)
 
     def enable(self) -> None:
@@ -124,35 +138,34 @@ class Events:
 
         A worker or promoter that starts makes this what the queue's ``EVENTS`` says.
         """
-        client = self._queue.client
-        client.drive(client.command("HDEL", self._queue.keys.meta, "events"))
+        for part in self._queue.parts:
+            part.drive(part.client.command("HDEL", part.keys.meta, "events"))
 
     def disable(self) -> None:
         """Publishes nothing more of what happens; it saves the server the work."""
-        client = self._queue.client
-        client.drive(client.command("HSET", self._queue.keys.meta, "events", 0))
+        for part in self._queue.parts:
+            part.drive(part.client.command("HSET", part.keys.meta, "events", 0))
 
     def is_enabled(self) -> bool:
         """Whether what happens is published."""
-        client = self._queue.client
-        flag = client.drive(client.command("HGET", self._queue.keys.meta, "events"))
-        return bool(flag != b"0")
+        return all(
+            part.drive(part.client.command("HGET", part.keys.meta, "events")) != b"0"
+            for part in self._queue.parts
+        )
 
 
 class _Feed:
-    """What a subscription and its thread share: the thread puts events in, a reader takes them."""
+    """What a subscription and its threads share, one for each server: they put events in, a reader
+    takes them."""
 
-    def __init__(self, client: Client, channel: bytes, gaps: bool) -> None:
+    def __init__(self, gaps: bool) -> None:
         self.reconnects = 0
         self.closed = False
         self._error: Exception | None = None
-        self._client = client
-        self._channel = channel
         self._gaps = gaps
         self._events: deque[Event] = deque()
         self._changed = threading.Condition()
         self._loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-        self._subscriber = Subscriber(client, channel)
 
     # The reader
 
@@ -206,39 +219,39 @@ class _Feed:
                 loop.call_soon_threadsafe(changed.set)
         self._loops.clear()
 
-    # The thread
+    # A thread
 
-    def serve(self) -> None:
+    def serve(self, client: Client, channels: Sequence[bytes], subscriber: Subscriber) -> None:
         pause = 0.0
         try:
             while not self.closed:
                 try:
                     if pause:
-                        self._reconnect()
+                        client.endpoint.heal()
+                        subscriber = Subscriber(client, *channels)
                         pause = 0.0
-                    self._read()
+                        self._reconnected()
+                    self._read(subscriber)
                 except LOGIN:
                     raise
                 except LOST:
-                    self._subscriber.close()
+                    subscriber.close()
                     pause = min(max(_FIRST_PAUSE, 2 * pause), _LONGEST_PAUSE)
                     with self._changed:
                         self._changed.wait_for(lambda: self.closed, pause * random.uniform(0.5, 1))
         except Exception as error:
             self.end(error)
         finally:
-            self._subscriber.close()
+            subscriber.close()
 
-    def _read(self) -> None:
+    def _read(self, subscriber: Subscriber) -> None:
         while not self.closed:
-            message = self._subscriber.read(_LOOK)
+            message = subscriber.read(_LOOK)
             event = None if message is None else Event.from_message(message)
             if event:
                 self._put(event)
 
-    def _reconnect(self) -> None:
-        self._client.endpoint.heal()
-        self._subscriber = Subscriber(self._client, self._channel)
+    def _reconnected(self) -> None:
         self.reconnects += 1
         if self._gaps:
             self._put(Event(RECONNECTED))
@@ -253,8 +266,9 @@ class _Feed:
 class Subscription:
     """Events as they happen: an iterator, an async iterator, and a context manager of either kind.
 
-    It reads on a thread of its own, reconnects by itself, and ends when it is closed. A reader
-    that is for long slower than what happens loses events as if the connection were lost.
+    It reads on a thread of its own for each server, reconnects by itself, and ends when it is
+    closed. A reader that is for long slower than what happens loses events as if the connection
+    were lost.
     """
 
     def __init__(self, feed: _Feed, timeout: float | None) -> None:

@@ -203,7 +203,7 @@ class Jobs:
 
         def calls() -> Iterator[Call]:
             for batch in _batches(bodies, STREAMED):
-                names = client.drive(client.mint(len(batch)))
+                names = client.drive(self._queue.mint(len(batch)))
                 slot = client.take_slot()
                 sent.append((slot, names, batch))
                 yield self._admit_call(slot, names, batch, head)
@@ -228,15 +228,16 @@ class Jobs:
         lane: str | None = None,
         priority: int = 0,
         unique: Unique | None = None,
+        minted_id: str | None = None,
     ) -> Admission:
-        """Admits one job; ``when`` and ``ms`` as of :meth:`admission`."""
+        """Admits one job; ``when``, ``ms`` and minted ids as of :meth:`admission`."""
         body = self.body(payload)
         head = self._head(lane, priority, unique, when, ms, job_id is not None)
         client = self._client
         if job_id is not None or client.endpoint.replicas:
-            ids = None if job_id is None else [check_job(job_id)]
-            return client.drive(self._admit([body], ids, head))[0]
-        (name,) = client.drive(client.mint(1))
+            given = minted_id if job_id is None else check_job(job_id)
+            return client.drive(self._admit([body], given and [given], head))[0]
+        name = minted_id or client.drive(self._queue.mint(1))[0]
         slot = client.take_slot()
         try:
             call = self._queue.call("jobs/enqueue", *slot.next(), *head, name, body)
@@ -319,7 +320,7 @@ class Jobs:
         try:
             for batch in _batches(bodies, BATCH):
                 if ids is None:
-                    names = yield from self._client.mint(len(batch))
+                    names = yield from self._queue.mint(len(batch))
                 else:
                     names = list(ids[len(admissions) : len(admissions) + len(batch)])
                 waits = fewest == endpoint.replicas  # once short, the verdict is known
@@ -358,7 +359,7 @@ class Jobs:
         ]
         replicas = self._client.endpoint.replicas
         if collided := [n for n, verdict in enumerate(verdicts) if verdict == 0]:
-            fresh = yield from self._client.mint(len(collided))
+            fresh = yield from self._queue.mint(len(collided))
             again = [bodies[n] for n in collided]
             call = self._admit_call(slot, fresh, again, head)
             replies, replicas = yield from self._client.admit(call, waits)
@@ -842,8 +843,9 @@ class Jobs:
             if state == "completed" and "state" in job.fields:
                 # Records of cancelled jobs stand among them.
                 job = replace(job, state=job.fields["state"].decode("utf-8", "backslashreplace"))
-            due = float(flat[i + 1]) if state == "scheduled" else None
-            listed.append(Listed(job, int(flat[i + 2]), due))
+            stands = float(flat[i + 1])
+            due = stands if state == "scheduled" else None
+            listed.append(Listed(job, int(flat[i + 2]), due, stands))
         length = len(flat) // 4
         end = (flat[-3], flat[-4]) if flat else behind
         return Page(listed, length, length == limit, end)

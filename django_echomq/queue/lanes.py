@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..wire.errors import JobGone
+from ..wire.client import Argument
+from ..wire.errors import JobGone, WrongState
 from ..wire.ids import check
 from ..wire.keys import check_lane
 from .limits import check_limit
@@ -28,11 +29,11 @@ class Lanes:
 
     def pause(self, lane: str) -> bool:
         """Stops claiming from a lane; its jobs in hand finish. Answers whether it was running."""
-        return bool(self._queue.run("lanes/pause", check_lane(lane)))
+        return bool(self._run("lanes/pause", lane))
 
     def resume(self, lane: str) -> bool:
         """Starts claiming from a lane again. Answers whether it was paused."""
-        return bool(self._queue.run("lanes/resume", check_lane(lane)))
+        return bool(self._run("lanes/resume", lane))
 
     def limit(self, lane: str, most: int | None) -> None:
         """Bounds how many jobs of a lane are in hand at once, over all workers.
@@ -52,11 +53,15 @@ class Lanes:
 
     def _set(self, script: str, lane: str, value: int | None, what: str) -> None:
         number = "" if value is None else check_limit(value, what)
-        self._queue.run(script, check_lane(lane), number)
+        self._run(script, lane, number)
+
+    def _run(self, script: str, lane: str, *args: Argument) -> Any:
+        """Runs a transition where the lane is."""
+        return self._queue.part_for(check_lane(lane)).run(script, lane, *args)
 
     def depth(self, lane: str) -> int:
         """How many jobs wait in a lane."""
-        return int(self._queue.run("lanes/depth", check_lane(lane)))
+        return int(self._run("lanes/depth", lane))
 
     def depths(self) -> dict[str, int]:
         """How many jobs wait, by lane; empty lanes are left out."""
@@ -72,6 +77,14 @@ class Lanes:
 
     def look(self) -> Look[list[Lane]]:
         """The steps of :meth:`all`."""
+        lanes: dict[bytes, Lane] = {}
+        for part in self._queue.parts:
+            for name, lane in (yield from part.lanes._look()).items():
+                # Where the number of partitions was changed, there is one more part of it.
+                lanes[name] = lanes[name].beside(lane) if name in lanes else lane
+        return [lanes[name] for name in sorted(lanes)]
+
+    def _look(self) -> Look[dict[bytes, Lane]]:
         lanes: dict[bytes, Lane] = {}
         place = b""
         while True:
@@ -91,7 +104,7 @@ class Lanes:
                     bool(turns) or (name in lanes and lanes[name].in_ring),
                 )
             if not place:
-                return [lanes[name] for name in sorted(lanes)]
+                return lanes
 
     def drain(self, lane: str, progress: Callable[[int, int], object] | None = None) -> int:
         """Removes the jobs that wait in a lane.
@@ -106,7 +119,8 @@ class Lanes:
             How many jobs were removed.
         """
         place = f"g:{check_lane(lane)}:pending"
-        return self._queue.admin.drain_places([place], self.depth(lane), progress)
+        admin = self._queue.part_for(lane).admin
+        return admin.drain_places([place], self.depth(lane), progress)
 
     def reassign(self, job_id: str, lane: str | None) -> Reassignment:
         """Moves a job that waits or is in hand to another lane; one in hand counts there.
@@ -119,10 +133,17 @@ class Lanes:
 
         Raises:
             JobGone: there is no such job.
-            WrongState: it is parked, dead or a flow's parent.
+            WrongState: it is parked, dead or a flow's parent, or the lane is in another partition
+                than the job.
         """
         to = "" if lane is None else check_lane(lane)
-        word = self._queue.run("lanes/reassign", check(job_id), to)
+        part = self._queue.part_of(check(job_id))
+        if lane is not None and self._queue.part_for(lane) is not part:
+            raise WrongState(
+                f"job {job_id} and lane {lane!r} are in different partitions of queue "
+                f"{self._queue.name!r}: remove the job and enqueue another"
+            )
+        word = part.run("lanes/reassign", job_id, to)
         if word == b"gone":
             raise JobGone(f"there is no job {job_id} in queue {self._queue.name!r}")
         return Reassignment(word.decode())
@@ -131,10 +152,10 @@ class Lanes:
         """Returns up to ``limit`` jobs of one lane whose lease lapsed; answers how many."""
         options = self._queue.options
         return int(
-            self._queue.run(
+            self._queue.part_for(check_lane(lane)).run(
                 "lanes/reap",
                 limit,
-                check_lane(lane),
+                lane,
                 options.keep_completed_ms,
                 options.keep_completed_max,
             )

@@ -89,3 +89,20 @@ def check_limit(value: object, what: str) -> int:
     if not 1 <= value <= MAX_LIMIT:
         raise ValueError(f"{what} lies between 1 and {MAX_LIMIT:,}, not {value}")
     return value
+
+
+def shares(limit: int, parts: int) -> list[int]:
+    """A limit divided among the partitions of a queue; their sum is the limit.
+
+    Raises:
+        ValueError: it is less than one for each.
+
+    >>> shares(10, 4)
+    [3, 3, 2, 2]
+    """
+    if limit < parts:
+        raise ValueError(
+            f"{limit} cannot be divided among {parts} partitions: give {parts} or more"
+        )
+    each, rest = divmod(limit, parts)
+    return [each + (n < rest) for n in range(parts)]

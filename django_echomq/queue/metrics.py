@@ -20,6 +20,9 @@ STATES = ("pending", "active", "scheduled", "dead", "completed", "failed")
 #: The longest looks back: minutes of a day, hours of a month, hours of histograms.
 MAX_MINUTES, MAX_HOURS, MAX_LATENCY_HOURS = 1_440, 744, 48
 
+#: By kind, ``w`` waiting and ``r`` running: how many times fell into a bucket.
+Histograms = dict[bytes, Counter[int]]
+
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 # See lua/lib/stats.lua: the kind of key, the ms of a slot, slots in a key, keys read in one call.
 _KEPT = {"minute": ("m", _MINUTE_MS, 60, 6), "hour": ("h", _HOUR_MS, 24, 16)}
@@ -231,18 +234,19 @@ class Metrics:
 
     def latency_look(self, hours: int) -> Look[Latency]:
         """The steps of :meth:`latency`."""
+        return _latency((yield from self.histograms_look(hours)))
+
+    def histograms_look(self, hours: int) -> Look[Histograms]:
+        """What :meth:`latency` is told from: how many times fell into each bucket."""
         keys = _within(hours, MAX_LATENCY_HOURS, "hours", 0) + 1
         now, kept = yield from self._history("l", keys, _LATENCIES_AT_ONCE)
-        sums: dict[bytes, Counter[int]] = {b"w": Counter(), b"r": Counter()}
+        sums: Histograms = {b"w": Counter(), b"r": Counter()}
         for number, flat in kept.items():
             if number > now // _HOUR_MS - keys:
                 for field, value in zip(flat[::2], flat[1::2], strict=True):
                     if (found := _BUCKET.fullmatch(field)) and (n := _whole(value)) > 0:
                         sums[found[1]][int(found[2])] += n
-        waits, runs = (
-            percentiles([x for pair in of_kind.items() for x in pair]) for of_kind in sums.values()
-        )
-        return Latency(waits, runs)
+        return sums
 
     def oldest(self) -> float | None:
         """Seconds since when the job that waits longest could have been claimed; ``None`` where
@@ -300,6 +304,14 @@ def _counts(flat: Sequence[int], depths: Mapping[bytes, int]) -> dict[str, int]:
     counts = dict(zip(STATES, map(int, flat), strict=True))
     counts["pending"] += sum(depths.values())
     return counts
+
+
+def _latency(sums: Histograms) -> Latency:
+    """What :meth:`Metrics.latency` answers."""
+    waits, runs = (
+        percentiles([x for pair in of_kind.items() for x in pair]) for of_kind in sums.values()
+    )
+    return Latency(waits, runs)
 
 
 def _points(unit: str, n: int, now: int, kept: Mapping[int, list[bytes]]) -> list[Throughput]:

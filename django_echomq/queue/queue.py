@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .metrics import Metrics
     from .repeat import Repeat
     from .stalled import Stalled
+    from .values import Unique
     from .workers import Workers
 
 T = TypeVar("T")
@@ -83,9 +84,7 @@ class Queue:
     def __init__(self, name: str, client: Any, options: QueueOptions | None = None) -> None:
         self.keys = Keys(name)
         self.name = name
-        if not isinstance(client, Client):
-            client = Client(Endpoint.from_client(client))
-        self.client: Client = client.of(self.keys.base)
+        self.client = client_from(client).of(self.keys.base)
         self.options = options or QueueOptions()
 
     def __repr__(self) -> str:
@@ -147,6 +146,45 @@ class Queue:
 
         return Workers(self)
 
+    # Of several partitions; see `partitions.py`
+
+    @property
+    def parts(self) -> tuple[Queue, ...]:
+        """The queues as the server has them: this one, or its partitions."""
+        return (self,)
+
+    @property
+    def whole(self) -> Queue:
+        """The queue as it was defined: this one, or the one that this is a partition of."""
+        return self
+
+    def part_of(self, job_id: str) -> Queue:
+        """The one of :attr:`parts` that a job stands in."""
+        return self
+
+    def part_for(self, lane: str | None = None, unique: Unique | None = None) -> Queue:
+        """The one of :attr:`parts` that a new job goes to."""
+        return self
+
+    def mint(self, count: int) -> Steps[list[str]]:
+        """Fresh ids for jobs of this queue."""
+        return self.client.mint(count)
+
+    def through(self, other: Callable[[Client], Client]) -> Queue:
+        """The same queue by other clients: what ``other`` answers to each of its own."""
+        return Queue(self.name, other(self.client), self.options)
+
+    def client_of(self, call: Call) -> Client:
+        """Whose server a call of a reading goes to."""
+        return self.client
+
+    @property
+    def server(self) -> str:
+        """Where it is, for people to read."""
+        return ", ".join(dict.fromkeys(part.client.endpoint.label for part in self.parts))
+
+    # Asking
+
     def call(self, name: str, *args: Argument) -> Call:
         """The call of a transition on this queue."""
         return Call(script(name), self.keys.base, args)
@@ -154,6 +192,10 @@ class Queue:
     def run(self, name: str, *args: Argument) -> Any:
         """Runs a transition on this queue and answers its reply."""
         return self.client.ask(self.call(name, *args))
+
+    def run_all(self, name: str, *args: Argument) -> list[Any]:
+        """Runs a transition on each of :attr:`parts`; answers their replies."""
+        return [part.run(name, *args) for part in self.parts]
 
     def drive(self, steps: Steps[T]) -> T:
         return self.client.drive(steps)
@@ -163,7 +205,17 @@ class Queue:
         try:
             call = next(look)
             while True:
-                call = look.send(self.drive(self.client.run(call)))
+                client = self.client_of(call)
+                call = look.send(client.drive(client.run(call)))
         except StopIteration as end:
             value: T = end.value
             return value
+
+
+def client_from(client: Any) -> Client:
+    """A client of ours by that of others.
+
+    Raises:
+        UnsafeClient: it decodes replies.
+    """
+    return client if isinstance(client, Client) else Client(Endpoint.from_client(client))

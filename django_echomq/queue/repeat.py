@@ -203,7 +203,22 @@ class Repeat:
             catch_up=catch_up,
             source=source,
         )
-        return self._client.drive(self._register(definition, replace))
+        return self._put(definition, replace)
+
+    def _put(self, definition: Definition, replace: bool) -> Registered:
+        """Registers a schedule where its lane is, without a lane by its name; nowhere else."""
+        home = self._home(definition)
+        strays = [p for p in self._queue.parts if p is not home and p.repeat._read(definition.name)]
+        if strays and not replace:
+            return Registered.EXISTS
+        # Gone first: no tick is fired twice.
+        for part in strays:
+            part.repeat.cancel(definition.name)
+        done = home.drive(home.repeat._register(definition, replace))
+        return Registered.REPLACED if strays else done
+
+    def _home(self, definition: Definition) -> Queue:
+        return self._queue.part_for(definition.lane or definition.name)
 
     def _register(self, definition: Definition, replace: bool) -> Steps[Registered]:
         now = yield from self._now()
@@ -233,7 +248,12 @@ class Repeat:
         Returns:
             What was done, by name; what stays as it was is left out.
         """
-        present = {schedule.name: schedule for schedule in self.all()}
+        present: dict[str, Schedule] = {}
+        places: dict[str, list[Queue]] = {}
+        for part in self._queue.parts:
+            for schedule in part.repeat.all():
+                present[schedule.name] = schedule
+                places.setdefault(schedule.name, []).append(part)
         done: dict[str, str] = {}
         for definition in definitions:
             known = present.get(definition.name)
@@ -244,28 +264,41 @@ class Repeat:
                     self._queue.name,
                     source,
                 )
-            elif known is None or known.definition != definition:
-                done[definition.name] = self._client.drive(self._register(definition, True)).value
+            elif (
+                known is None
+                or known.definition != definition
+                or places[known.name] != [self._home(definition)]
+            ):
+                done[definition.name] = self._put(definition, True).value
         wanted = {definition.name for definition in definitions}
         for name, schedule in present.items():
             if (
                 schedule.definition.source == source
                 and name not in wanted
-                and self._queue.run("repeat/cancel", name, source)
+                and self._drop(name, source)
             ):
                 done[name] = "cancelled"
         return done
 
     def cancel(self, name: str) -> bool:
         """Ends a schedule; its occurrences stay. Answers whether there was one."""
-        return bool(self._queue.run("repeat/cancel", check_name(name, "a schedule"), ""))
+        return self._drop(check_name(name, "a schedule"), "")
+
+    def _drop(self, name: str, source: str) -> bool:
+        """Ends a schedule, of one source only where one is given."""
+        return any(self._queue.run_all("repeat/cancel", name, source))
 
     def pause(self, name: str, why: str = "") -> bool:
         """Fires nothing until resumed. Answers whether it was running."""
-        return bool(self._queue.run("repeat/pause", check_name(name, "a schedule"), why))
+        check_name(name, "a schedule")
+        return any(self._queue.run_all("repeat/pause", name, why))
 
     def resume(self, name: str) -> bool:
         """Goes on with the next tick in the future. Answers whether it was paused."""
+        resumed = [part.repeat._resume(name) for part in self._queue.parts]
+        return any(resumed)
+
+    def _resume(self, name: str) -> bool:
         schedule = self.get(name)
         if schedule is None or schedule.paused is None:
             return False
@@ -290,8 +323,11 @@ class Repeat:
 
     def get(self, name: str) -> Schedule | None:
         """A schedule; ``None`` where there is none of that name."""
-        found = self._read(check_name(name, "a schedule"))
-        return found[0] if found else None
+        check_name(name, "a schedule")
+        for part in self._queue.parts:
+            for schedule in part.repeat._read(name):
+                return schedule
+        return None
 
     def all(self) -> list[Schedule]:
         """Every schedule, by name; those that stock nodes registered too."""
@@ -299,22 +335,24 @@ class Repeat:
 
     def look(self) -> Look[list[Schedule]]:
         """The steps of :meth:`all`."""
-        _, flat = yield self._queue.call("repeat/all")
-        found = [schedule for schedule in _schedules(flat) if schedule is not None]
+        found: list[Schedule] = []
+        for part in self._queue.parts:
+            _, flat = yield part.call("repeat/all")
+            found += [schedule for schedule in _schedules(flat) if schedule is not None]
         return sorted(found, key=lambda schedule: schedule.name)
 
     def count(self) -> int:
         """How many schedules there are."""
-        return len(self._read())
+        return sum(len(part.repeat._read()) for part in self._queue.parts)
 
     def due(self, limit: int = _DUE_BATCH) -> list[Schedule]:
         """The schedules whose time has come."""
-        _, flat = self._queue.run("repeat/due", limit)
-        return [s for s in _schedules(flat) if s is not None]
+        replies = self._queue.run_all("repeat/due", limit)
+        return [s for _, flat in replies for s in _schedules(flat) if s is not None][:limit]
 
     def fire(self, limit: int = _DUE_BATCH) -> int:
         """Fires what is due, each tick once however many do so; answers how many were fired."""
-        return self._client.drive(self.firing(limit))
+        return sum(part.drive(part.repeat.firing(limit)) for part in self._queue.parts)
 
     def firing(self, limit: int = _DUE_BATCH) -> Steps[int]:
         """The steps of :meth:`fire`."""
@@ -330,7 +368,7 @@ class Repeat:
             due[schedule.name] = (score, "" if at is None else at)
         fired = 0
         while due:
-            ids = yield from self._client.mint(len(due))
+            ids = yield from self._queue.mint(len(due))
             replies = yield from self._client.run_many(
                 [
                     self._queue.call("repeat/fire", due_name, *scores, job_id)

@@ -33,15 +33,20 @@ class Stalled:
         """
         options = self._queue.options
         ceiling = options.max_stalled if max_stalled is None else max_stalled
-        recovered, dead = self._queue.run(
-            "stalled/check",
-            limit,
-            ceiling,
-            options.keep_dead_ms,
-            options.keep_completed_ms,
-            options.keep_completed_max,
-        )
-        return Recovered(int(recovered), int(dead))
+        recovered = dead = 0
+        for part in self._queue.parts:
+            if (left := limit - recovered - dead) < 1:
+                break
+            back, buried = part.run(
+                "stalled/check",
+                left,
+                ceiling,
+                options.keep_dead_ms,
+                options.keep_completed_ms,
+                options.keep_completed_max,
+            )
+            recovered, dead = recovered + int(back), dead + int(buried)
+        return Recovered(recovered, dead)
 
     def is_stalled(self, job_id: str) -> bool:
         """Whether the job was buried because its lease lapsed too often.

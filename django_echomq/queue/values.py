@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -46,7 +46,8 @@ class NotReplicated(EchoMQError):
 
     Attributes:
         admissions: what the call would have returned.
-        replicas: how many replicas have all of them.
+        replicas, asked: how many replicas have all of them, and should.
+        ms: how long these had.
     """
 
     def __init__(self, admissions: list[Admission], replicas: int, asked: int, ms: int) -> None:
@@ -57,7 +58,7 @@ class NotReplicated(EchoMQError):
             f"within {ms / 1000:g} s; a failover now may lose it"
         )
         self.admissions = admissions
-        self.replicas = replicas
+        self.replicas, self.asked, self.ms = replicas, asked, ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,15 @@ class Lane:
     weight: int
     paused: bool
     in_ring: bool
+
+    def beside(self, other: Lane) -> Lane:
+        """Two parts of a lane as one."""
+        return replace(
+            self,
+            depth=self.depth + other.depth,
+            active=self.active + other.active,
+            in_ring=self.in_ring or other.in_ring,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,11 +279,13 @@ class Listed:
         job: its row; ``payload`` is empty where it is long.
         length: bytes of the payload.
         due_ms: of a scheduled job, when it is due (Unix ms).
+        score: by which it is ordered, ids within one.
     """
 
     job: Job
     length: int
     due_ms: float | None = None
+    score: float = 0.0
 
     @property
     def too_long(self) -> bool:

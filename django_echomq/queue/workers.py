@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,11 @@ class WorkerInfo:
     told: str
     version: str
 
+    def beside(self, other: WorkerInfo) -> WorkerInfo:
+        """What a worker said of two partitions of a queue, as one."""
+        latest = max(self, other, key=lambda info: info.beat_at)
+        return replace(latest, in_hand=self.in_hand + other.in_hand)
+
 
 class Workers:
     """The verbs of workers. Each worker beats once a second; one that is gone ends on the list by
@@ -55,9 +60,15 @@ class Workers:
 
     def look(self) -> Look[list[WorkerInfo]]:
         """The steps of :meth:`all`."""
-        flat = yield self._queue.call("workers/all")
-        found = [_info(*flat[i : i + 4]) for i in range(0, len(flat), 4)]
-        return sorted((info for info in found if info), key=lambda info: info.name)
+        found: dict[str, WorkerInfo] = {}
+        for part in self._queue.parts:
+            flat = yield part.call("workers/all")
+            for i in range(0, len(flat), 4):
+                info = _info(*flat[i : i + 4])
+                if info:
+                    known = found.get(info.name)
+                    found[info.name] = known.beside(info) if known else info
+        return [found[name] for name in sorted(found)]
 
     def quiet(self, name: str) -> bool:
         """Tells a worker to claim nothing more. Answers whether there is such a worker."""
@@ -72,7 +83,8 @@ class Workers:
         return self._tell(name, "stop")
 
     def _tell(self, name: str, what: str) -> bool:
-        return bool(self._queue.run("workers/tell", check_name(name, "a worker"), what))
+        check_name(name, "a worker")
+        return any(self._queue.run_all("workers/tell", name, what))
 
 
 def _info(name: bytes, info: bytes, beat: bytes, told: bytes) -> WorkerInfo | None:

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from ..conf import queue_names
+from ..conf import queue_names, read_settings
 from ..queue import Admission, Job, NotReplicated, Queue, Unique
 from ..queue.backoff import backoff_from, backoff_to
 from ..queue.clock import duration_ms, instant_ms
@@ -67,6 +67,11 @@ class EchoMQBackend(BaseTaskBackend):
                 check_lane(task.lane)
             if task.unique is not None:
                 _unique(task.unique).check()
+                queue = read_settings().queues.get(task.queue_name)
+                if task.lane is not None and queue is not None and queue.partitions > 1:
+                    raise ValueError(
+                        f"queue {queue.name!r} is partitioned: give a lane or unique, not both"
+                    )
         except (InvalidName, TypeError, ValueError) as error:
             raise InvalidTask(f"{error}.") from error
 
@@ -127,7 +132,7 @@ class EchoMQBackend(BaseTaskBackend):
         """Sends a call after commit; see :meth:`EchoTask.enqueue_on_commit`."""
         sending = _Sending(task)
         call = sending.call(args, kwargs)
-        payload, job_id = call.encode(), _mint(sending.queue)
+        payload, job_id = call.encode(), sending.mint()
         result = fresh_result(task, job_id, call.args, call.kwargs)
 
         def send() -> None:
@@ -163,9 +168,9 @@ class EchoMQBackend(BaseTaskBackend):
         Raises:
             TaskResultDoesNotExist: it is no id of a job.
         """
-        for queues, steps in self._readings(job_id):
-            for n, job in queues[0].drive(steps):
-                return queues[n], job
+        for parts, steps in self._readings(job_id):
+            for n, job in parts[0].drive(steps):
+                return parts[n].whole, job
         return None
 
     async def aget_result(self, result_id: str) -> EchoTaskResult:
@@ -182,7 +187,8 @@ class EchoMQBackend(BaseTaskBackend):
             check(result_id)
         except InvalidId as error:
             raise TaskResultDoesNotExist(result_id) from error
-        queues = [get_queue(name) for name in sorted(self.queues or queue_names())]
+        names = sorted(self.queues or queue_names())
+        queues = [get_queue(name).part_of(result_id) for name in names]
         for _, group in groupby(queues, key=lambda queue: id(queue.client)):
             group_queues = list(group)
             yield group_queues, _found(group_queues, result_id)
@@ -209,15 +215,6 @@ def _found(queues: list[Queue], job_id: str) -> Steps[list[tuple[int, Job]]]:
         if reply[1]:
             jobs.append((n, queue.jobs.row(job_id, *reply)))
     return jobs
-
-
-def _mint(queue: Queue) -> str:
-    """An id, known before it is sent; the server need not be there yet."""
-    try:
-        return queue.drive(queue.client.mint(1))[0]
-    except (ServerUnavailable, EchoMQError):
-        # Should it collide, admission mints another.
-        return process_mint.mint(secrets.randbelow(MAX_NODE + 1))
 
 
 def _unique(value: Unique | str) -> Unique:
@@ -274,6 +271,15 @@ class _Sending:
                 of = calls[len(results) : len(results) + len(batch)]
                 results += [self.sent(call, done) for call, done in zip(of, batch, strict=True)]
         return results
+
+    def mint(self) -> str:
+        """An id, known before it is sent; the server need not be there yet."""
+        part = self.queue.part_for(self._where["lane"], self.unique)
+        try:
+            return part.drive(part.mint(1))[0]
+        except (ServerUnavailable, EchoMQError):
+            # Should it collide, or belong to another partition, admission mints another.
+            return process_mint.mint(secrets.randbelow(MAX_NODE + 1))
 
     def steps(
         self, payloads: list[bytes], minted_ids: list[str] | None = None

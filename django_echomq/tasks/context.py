@@ -58,7 +58,7 @@ class EchoTaskContext(_Base):  # type: ignore[misc]  # frozen, as Django's own i
     @property
     def queue(self) -> Queue:
         """The job's queue."""
-        return self.hand.queue
+        return self.hand.queue.whole
 
     @property
     def token(self) -> CancelToken:
@@ -76,11 +76,11 @@ class EchoTaskContext(_Base):  # type: ignore[misc]  # frozen, as Django's own i
 
     def progress(self, value: Any) -> None:
         """Notes how far the job is: a number or a JSON value. Published as an event."""
-        self.queue.jobs.update_progress(self.job_id, dumps(to_json(value)).decode())
+        self.hand.queue.jobs.update_progress(self.job_id, dumps(to_json(value)).decode())
 
     def log(self, line: str) -> None:
         """Adds a line to the job's log, which keeps the newest 1,000."""
-        self.queue.jobs.add_log(self.job_id, line, keep=_LOG_KEEP)
+        self.hand.queue.jobs.add_log(self.job_id, line, keep=_LOG_KEEP)
 
     def checkpoint(self, details: Any = None, *, lease: Duration | None = None) -> None:
         """Extends the lease from now, and asks the server whether the task is to stop.
@@ -97,7 +97,7 @@ class EchoTaskContext(_Base):  # type: ignore[misc]  # frozen, as Django's own i
         self.hand.token.raise_if_cancelled()
         body = b"" if details is None else dumps(to_json(details))
         try:
-            reason = self.queue.jobs.checkpoint(self.hand.claim, lease, body)
+            reason = self.hand.queue.jobs.checkpoint(self.hand.claim, lease, body)
         except (StaleToken, JobGone):
             self.hand.token.cancel("lease lost", Cause.LEASE_LOST)
         else:
@@ -108,5 +108,5 @@ class EchoTaskContext(_Base):  # type: ignore[misc]  # frozen, as Django's own i
     @property
     def resume(self) -> Any:
         """The details of the latest checkpoint of any attempt; ``None`` where there are none."""
-        details = self.queue.jobs.get(self.job_id).fields.get("checkpoint")
+        details = self.hand.queue.jobs.get(self.job_id).fields.get("checkpoint")
         return None if details is None else json.loads(details)

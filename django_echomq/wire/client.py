@@ -533,7 +533,7 @@ class Parked:
 
 
 class Subscriber:
-    """A connection of its own that listens to a channel.
+    """A connection of its own that listens to channels.
 
     A server that is silent for longer than ``beat`` seconds is asked whether it is still there.
 
@@ -542,15 +542,16 @@ class Subscriber:
         VersionFence: the server belongs to another wire version.
     """
 
-    def __init__(self, client: Client, channel: bytes, beat: float = 15.0) -> None:
+    def __init__(self, client: Client, *channels: bytes, beat: float = 15.0) -> None:
         self._pool = client.endpoint.pool()
         self._beat = beat
         self._heard = time.monotonic()
         self._asked: float | None = None
         self._connection = self._pool.get_connection()
         try:
-            self._connection.send_command("SUBSCRIBE", channel)
-            self._connection.read_response()
+            self._connection.send_command("SUBSCRIBE", *channels)
+            for _ in channels:
+                self._connection.read_response()
         except BaseException:
             self.close()
             raise

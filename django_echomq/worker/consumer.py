@@ -216,7 +216,7 @@ class Worker:
         self._line = 0, 0.0  # how many wait, and since when it is so many
         self._finished_since = 0.0
         self._away: dict[Client, float] = {}  # since when
-        self._served = {queue: _Served(queue) for queue in queues}
+        self._served = {part: _Served(part) for queue in queues for part in queue.parts}
         self._turn = 0
         self._by_client: dict[Client, list[_Served]] = {}
         for served in self._served.values():
@@ -615,7 +615,7 @@ class Worker:
             {
                 "host": _HOST,
                 "pid": os.getpid(),
-                "queues": [served.name for served in self._served],
+                "queues": list(dict.fromkeys(served.name for served in self._served)),
                 "threads": self._threads,
                 "in_hand": len(self._leases.hands(queue)),
                 "started_at": self._started_ms,

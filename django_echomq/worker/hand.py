@@ -17,7 +17,7 @@ class Hand:
     """One claimed job.
 
     Attributes:
-        queue, claim: what was claimed.
+        queue, claim: what was claimed, and where; of a partitioned queue it is the partition.
         token: cancelled when the handler is to stop.
         manual_lease: set by a handler that extends its lease itself, through its checkpoints.
         task: the name of what runs, for log records; set by the handler.

@@ -131,7 +131,7 @@ class Promoter:
         prepare: Callable[[], object] | None = None,
     ) -> None:
         self._prepare = prepare
-        self._queues = list(queues)
+        self._queues = [part for queue in queues for part in queue.parts]
         self._tick = tick
         self._batch = batch
         self._stop: SimpleQueue[None] = SimpleQueue()

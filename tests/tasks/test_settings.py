@@ -92,6 +92,13 @@ def test_the_settings_of_the_suite_are_sound() -> None:
                 ({"RATE_LIMIT": "0/s"}, "at least one"),
                 ({"RATE_LIMIT": "200000/m"}, "such as '3333/s'"),
                 ({"RATE_LIMIT": 1.5}, "per second"),
+                ({"PARTITIONS": "4"}, "a whole number"),
+                ({"PARTITIONS": 65}, "between 1 and 64"),
+                ({"PARTITIONS": 0}, "between 1 and 64"),
+                ({"PARTITIONS": 4, "CONCURRENCY": 3}, "fewer PARTITIONS"),
+                ({"PARTITIONS": 4, "RATE_LIMIT": "3/s"}, "fewer PARTITIONS"),
+                ({"CONNECTION": ["default", "default"]}, "2 connections for 1"),
+                ({"CONNECTION": [], "PARTITIONS": 2}, "at least one"),
                 ({"LANES": ["acme"]}, "a dict of lanes"),
                 ({"LANES": {"a b": {}}}, "cannot name a lane"),
                 ({"LANES": {"acme": 3}}, "'acme' must be a dict"),
@@ -105,6 +112,24 @@ def test_the_settings_of_the_suite_are_sound() -> None:
             "E004",
             "Did you mean 'default'",
         ),
+        (
+            {
+                "CONNECTIONS": {"default": URL},
+                "QUEUES": {"q": {"PARTITIONS": 2, "CONNECTION": ["default", "defalt"]}},
+            },
+            "E004",
+            "Did you mean 'default'",
+        ),
+        (
+            {"CONNECTIONS": {"default": URL}, "QUEUES": {"q": {"PARTITIONS": 8}, "q.p7": {}}},
+            "E003",
+            "'q.p7'] has the name of a partition of 'q'",
+        ),
+        (
+            {"CONNECTIONS": {"default": URL}, "QUEUES": {"q" * 126: {"PARTITIONS": 8}}},
+            "E003",
+            "too long",
+        ),
     ],
     ids=repr,
 )
@@ -114,6 +139,28 @@ def test_a_fault_is_told_with_a_hint(echomq: Any, number: str, words: str) -> No
         ident == f"echomq.{number}" and words in f"{message} {hint}"
         for ident, message, hint in found
     ), found
+
+
+def test_partitions_take_turns_on_their_connections() -> None:
+    other = {"URL": "redis://127.0.0.2:1/0"}
+    echomq = {
+        "CONNECTIONS": {"a": URL, "b": other},
+        "QUEUES": {
+            "q": {"PARTITIONS": 3, "CONNECTION": ["a", "b"], "CONCURRENCY": 10},
+            "one": {"PARTITIONS": 1, "CONNECTION": "a"},
+            "none": {"PARTITIONS": None, "CONNECTION": "a"},
+            # No partition of q has this name.
+            "q.p3": {"CONNECTION": "a"},
+        },
+    }
+    assert problems(echomq) == []
+    with override_settings(ECHOMQ=echomq):
+        queue = get_queue("q")
+        assert [part.keys.queue for part in queue.parts] == ["q.p0", "q.p1", "q.p2"]
+        a, b = get_client("a"), get_client("b")
+        assert [part.client for part in queue.parts] == [a, b, a]
+        assert [part.options.concurrency for part in queue.parts] == [4, 3, 3]
+        assert [get_queue(name).parts[0].keys.queue for name in ("one", "none")] == ["one", "none"]
 
 
 def test_a_password_is_not_repeated() -> None:

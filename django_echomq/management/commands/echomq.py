@@ -30,7 +30,8 @@ class Command(BaseCommand):
             scope(self._cli)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self._cli.start(self.stdout, json=options["json"], yes=options.get("yes", False))
+        yes = options.get("yes", False)
+        self._cli.start(self.stdout, self.stderr, json=options["json"], yes=yes)
         try:
             options["run"](**options)
         except EchoMQError as error:

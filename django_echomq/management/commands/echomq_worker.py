@@ -190,7 +190,7 @@ class Command(BaseCommand):
         self._say(
             options,
             f"Supervisor {name}: {options['processes']} processes of {options['threads']} threads",
-            *(f"  queue {queue.name} at {queue.client.endpoint.label}" for queue in queues),
+            *(f"  queue {queue.name} at {queue.server}" for queue in queues),
             "Stop with Ctrl-C or SIGTERM; jobs in hand will finish.",
         )
         if options["reload"]:
@@ -284,7 +284,7 @@ class Command(BaseCommand):
             self._say(
                 options,
                 f"Worker {name}: {options['threads']} threads",
-                *(f"  queue {queue.name} at {queue.client.endpoint.label}" for queue in queues),
+                *(f"  queue {queue.name} at {queue.server}" for queue in queues),
                 f"  {len(registered())} tasks",
                 "Stop with Ctrl-C or SIGTERM; jobs in hand will finish.",
             )

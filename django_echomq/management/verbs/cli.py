@@ -46,12 +46,14 @@ class Cli:
     def __init__(self, verbs: Any) -> None:
         self._verbs = verbs
         self._stdout: Any = None
+        self._stderr: Any = None
         self.json = False
         self.yes = False
 
-    def start(self, stdout: Any, *, json: bool, yes: bool) -> None:
-        """Takes over what was parsed; ``stdout`` is where tables and JSON go."""
-        self._stdout, self.json, self.yes = stdout, json, yes
+    def start(self, stdout: Any, stderr: Any, *, json: bool, yes: bool) -> None:
+        """Takes over what was parsed; ``stdout`` is where tables and JSON go, ``stderr`` where
+        warnings go."""
+        self._stdout, self._stderr, self.json, self.yes = stdout, stderr, json, yes
 
     def verb(
         self,
@@ -134,6 +136,9 @@ class Cli:
 
     def line(self, text: str) -> None:
         self._stdout.write(text)
+
+    def warn(self, text: str) -> None:
+        self._stderr.write(text)
 
     def value(self, value: Any) -> None:
         """Prints one value as JSON."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from ...queues import left_behind
 from ..commands._serving import positive
 from .cli import Cli, Row, duration, table
 
@@ -67,6 +68,12 @@ class Queues:
     def status(self, *, queues: Sequence[str], watch: float | None, **options: Any) -> None:
         if watch is None:
             self._cli.rows(self._status(queues))
+            for queue in self._cli.queues(queues):
+                for place, jobs in left_behind(queue.name).items():
+                    self._cli.warn(
+                        f"{jobs:,} job(s) of queue {queue.name} are left in {place}, which "
+                        "PARTITIONS do not name any more: set them back until they are done."
+                    )
             return
         if self._cli.json:
             raise CommandError("--watch draws a table: leave out --json.")

@@ -89,7 +89,8 @@ class Workers:
             self._look_at(health_file, max_age)
             return
         rows = []
-        for client in dict.fromkeys(queue.client for queue in self._cli.queues(queues)):
+        parts = (part for queue in self._cli.queues(queues) for part in queue.parts)
+        for client in dict.fromkeys(part.client for part in parts):
             started = time.perf_counter()
             client.drive(client.command("PING"))
             ms = (time.perf_counter() - started) * 1000
