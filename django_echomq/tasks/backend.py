@@ -20,6 +20,7 @@ from ..wire.client import Steps
 from ..wire.errors import EchoMQError, InvalidId, InvalidName, ServerUnavailable
 from ..wire.ids import MAX_NODE, check, minted_at, process_mint
 from ..wire.keys import check_lane
+from .around import Sending, anything, around_sending
 from .compat import (
     BaseTaskBackend,
     InvalidTask,
@@ -27,7 +28,7 @@ from .compat import (
     TaskResultDoesNotExist,
     task_enqueued,
 )
-from .envelope import Envelope, to_json
+from .envelope import Envelope, carrying, to_json
 from .registry import lookup, register
 from .results import EchoTaskResult, fresh_result, result_of
 from .signals import tell
@@ -112,7 +113,7 @@ class EchoMQBackend(BaseTaskBackend):
         many = [sending.call(tuple(args), kwargs) for args, kwargs in calls]
         if many and sending.unique:
             raise InvalidTask("enqueue_many does not take unique: one key holds one job.")
-        admissions = sending.queue.drive(sending.steps([call.encode() for call in many]))
+        admissions = sending.queue.drive(sending.steps([call.encode() for call in many], many=True))
         return [sending.sent(call, done) for call, done in zip(many, admissions, strict=True)]
 
     def enqueue_on_commit(
@@ -259,13 +260,40 @@ class _Sending:
         self, args: Sequence[Any], kwargs: dict[str, Any], job_id: str | None = None
     ) -> EchoTaskResult:
         call = self.call(args, kwargs)
-        admission = self.queue.jobs.admit(call.encode(), job_id=job_id, **self._where)
+        payload = call.encode()
+        if anything():
+            own = None if job_id is None else [job_id]
+            (admission,) = self.queue.drive(self.steps([payload], own_ids=own))
+        else:
+            admission = self.queue.jobs.admit(payload, job_id=job_id, **self._where)
         return self.sent(call, admission)
 
     def steps(
-        self, payloads: list[bytes], minted_ids: list[str] | None = None
+        self,
+        payloads: list[bytes],
+        minted_ids: list[str] | None = None,
+        own_ids: list[str] | None = None,
+        many: bool = False,
     ) -> Steps[list[Admission]]:
-        return self.queue.jobs.admission(payloads, minted_ids=minted_ids, **self._where)
+        ids: dict[str, Any] = {"minted_ids": minted_ids, "own_ids": own_ids}
+        if not anything():
+            return self.queue.jobs.admission(payloads, **ids, **self._where)
+        return self._accompanied(payloads, ids, many)
+
+    def _accompanied(
+        self, payloads: list[bytes], ids: dict[str, Any], many: bool
+    ) -> Steps[list[Admission]]:
+        out = Sending(self.queue, self.name, len(payloads), many)
+        with around_sending(out):
+            laden = [self._laden(each, out.carried) for each in payloads]
+            admissions = yield from self.queue.jobs.admission(laden, **ids, **self._where)
+            out.admissions = admissions
+        return admissions
+
+    def _laden(self, payload: bytes, carried: dict[str, Any]) -> bytes:
+        """The payload with what goes along; a job that has no room for it goes without."""
+        laden = carrying(payload, bool(self.options), carried)
+        return laden if len(laden) <= self.queue.options.max_payload else payload
 
     def sent(self, call: Envelope, admission: Admission) -> EchoTaskResult:
         result = fresh_result(
