@@ -464,7 +464,7 @@ class _Attempt:
             reason,
             "dead" if self.last else f"next try in {delay} s",
             exc_info=None if isinstance(error, _PLAIN) else error,
-            extra=self.hand.extra(),
+            extra={**self.hand.extra(), "error": _kind(error)},
         )
         settlement = queue.jobs.failure(claim, delay, budget, reason, history=dumps(entry))
         if self.last:
