@@ -1,5 +1,6 @@
-"""The suite's settings with Sentry, whose events a process appends to ``ECHOMQ_TEST_EVENTS``."""
+"""The suite's settings with Sentry as the page has it; events are appended to a file."""
 
+import functools
 import json
 import os
 from pathlib import Path
@@ -9,6 +10,7 @@ import sentry_sdk
 from sentry_sdk.envelope import Envelope
 from sentry_sdk.transport import Transport
 
+from tests.contrib import pages
 from tests.settings import *  # noqa: F403
 
 
@@ -20,4 +22,7 @@ class _File(Transport):
                 out.write(json.dumps(event, default=str) + "\n")
 
 
-sentry_sdk.init(dsn="http://key@127.0.0.1/1", transport=_File)
+os.environ["SENTRY_DSN"] = "http://key@127.0.0.1/1"
+_init = sentry_sdk.init
+sentry_sdk.init = functools.partial(_init, transport=_File)  # type: ignore[misc, assignment]
+pages.code("import sentry_sdk", os=os)
