@@ -16,6 +16,7 @@ from django.dispatch import Signal
 
 from django_echomq import signals
 from django_echomq.queue import Queue
+from django_echomq.tasks import runner
 from django_echomq.tasks.runner import Runner
 from django_echomq.tasks.signals import tell_stalled
 from django_echomq.worker import Promoter, Worker
@@ -73,13 +74,13 @@ def work(queue: str, **options: Any) -> None:
 @contextmanager
 def serving(queue: Queue, isolate: bool = False, **options: Any) -> Iterator[None]:
     """A worker beside the test."""
-    runner = Runner("w1", isolate=isolate)
-    worker = Worker([queue], runner, name="w1", threads=1, stalled=runner.stalled, **options)
+    handler = Runner("w1", isolate=isolate)
+    worker = Worker([queue], handler, name="w1", threads=1, stalled=handler.stalled, **options)
     try:
         with running(worker):
             yield
     finally:
-        runner.close()
+        handler.close()
 
 
 def test_success_after_a_retry(site: Site, heard: Heard) -> None:
@@ -163,7 +164,11 @@ def test_a_worker_that_ends_releases(site: Site, heard: Heard, tmp_path: Path) -
     assert queue.metrics.counts("pending") == {"pending": 1}
 
 
-def test_receivers_never_hold_up_the_event_loop(site: Site, heard: Heard) -> None:
+def test_receivers_never_hold_up_the_event_loop(
+    site: Site, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where Django's own signals are heard, those would see to it.
+    monkeypatch.setattr(runner, "heard", lambda signal: False)
     tasks.double.enqueue(4)
     work("default")
     assert heard.one("job_succeeded")["result"] == 8
@@ -223,8 +228,10 @@ def test_a_receiver_that_raises_is_logged_and_harms_nothing(
 
 
 def test_an_unheard_signal_is_not_made(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    def send(*args: Any, **fields: Any) -> None:
-        raise AssertionError("sent, though nobody listens")
+    sent: list[dict[str, Any]] = []
+
+    def send(**fields: Any) -> None:
+        sent.append(fields)
 
     for signal in SIGNALS.values():
         assert signal.receivers == []
@@ -232,6 +239,7 @@ def test_an_unheard_signal_is_not_made(site: Site, monkeypatch: pytest.MonkeyPat
     jobs = tasks.flaky.enqueue(1), tasks.always_fails.using(max_attempts=1).enqueue()
     work("fast")
     assert [site("fast").jobs.state(job.id) for job in jobs] == ["completed", "dead"]
+    assert sent == []
 
 
 def test_the_process_of_the_worker_hears_and_not_its_children(
