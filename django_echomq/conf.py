@@ -27,7 +27,7 @@ from .wire.endpoint import Endpoint
 from .wire.errors import EchoMQError
 from .wire.keys import check_lane, check_queue
 
-_TOP = ("CONNECTIONS", "QUEUES", "SCHEDULES", "CONSOLE")
+_TOP = ("CONNECTIONS", "QUEUES", "SCHEDULES", "CONSOLE", "PROMETHEUS")
 _CONNECTION_KINDS = ("URL", "CACHE", "EMBEDDED", "SENTINELS", "CLUSTER")
 _CONNECTION = (*_CONNECTION_KINDS, "SERVICE", "OPTIONS", "REPLICAS", "REPLICAS_TIMEOUT")
 
@@ -108,6 +108,19 @@ class ConsoleSettings:
 
 
 @dataclass(frozen=True)
+class PrometheusSettings:
+    """Who may read the metrics, beside users who may view queues.
+
+    Attributes:
+        token: whoever sends it as a bearer token.
+        public: everybody.
+    """
+
+    token: str | None = None
+    public: bool = False
+
+
+@dataclass(frozen=True)
 class Settings:
     """The settings as far as they are sound, and every fault of them."""
 
@@ -115,6 +128,7 @@ class Settings:
     queues: Mapping[str, QueueDefinition]
     schedules: Mapping[str, ScheduleSettings]
     console: ConsoleSettings
+    prometheus: PrometheusSettings
     problems: tuple[Problem, ...]
 
 
@@ -265,8 +279,9 @@ class _Reader:
         connections = self.connections(top)
         queues = self.queues(top, connections)
         schedules = self.schedules(top, queues)
-        console = self.console(top)
-        return Settings(connections, queues, schedules, console, tuple(self.problems))
+        console = ConsoleSettings(**self.fields(top, "CONSOLE", 10, _CONSOLE_OPTIONS))
+        prometheus = PrometheusSettings(**self.fields(top, "PROMETHEUS", 11, _PROMETHEUS_OPTIONS))
+        return Settings(connections, queues, schedules, console, prometheus, tuple(self.problems))
 
     def connections(self, top: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         if "CONNECTIONS" not in top:
@@ -496,23 +511,30 @@ class _Reader:
                     sound[schedule.name] = schedule
         return sound
 
-    def console(self, top: Mapping[str, Any]) -> ConsoleSettings:
+    def fields(
+        self,
+        top: Mapping[str, Any],
+        part: str,
+        number: int,
+        options: Mapping[str, Callable[[Any], dict[str, Any]]],
+    ) -> dict[str, Any]:
+        """What the options of a part of the settings set."""
         fields: dict[str, Any] = {}
-        for key, value in self.mapping(top.get("CONSOLE", {}), "ECHOMQ['CONSOLE']", 10).items():
-            where = f"ECHOMQ['CONSOLE'][{key!r}]"
-            read = _CONSOLE_OPTIONS.get(key)
+        for key, value in self.mapping(top.get(part, {}), f"ECHOMQ[{part!r}]", number).items():
+            read = options.get(key)
             if read is None:
                 self.problem(
-                    10,
-                    f"ECHOMQ['CONSOLE'] has the unknown key {key!r}.",
-                    did_you_mean(key, _CONSOLE_OPTIONS, _one_of(_CONSOLE_OPTIONS)),
+                    number,
+                    f"ECHOMQ[{part!r}] has the unknown key {key!r}.",
+                    did_you_mean(key, options, _one_of(options)),
                 )
                 continue
             try:
                 fields.update(read(value))
             except (TypeError, ValueError) as error:
-                self.problem(10, f"{where} is {value!r}: {error}.")
-        return ConsoleSettings(**fields)
+                shown = "" if key in _SECRET else f" is {value!r}"
+                self.problem(number, f"ECHOMQ[{part!r}][{key!r}]{shown}: {error}.")
+        return fields
 
 
 def _redact(value: Any) -> dict[str, Any]:
@@ -526,6 +548,19 @@ _CONSOLE_OPTIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "PAGE_SIZE": _whole("page_size", 1, 500),
     "REFRESH": _whole("refresh", 1),
 }
+
+
+def _token(value: Any) -> dict[str, Any]:
+    if value is not None and (not isinstance(value, str) or not value.isascii() or not value):
+        raise ValueError("it must be text of ASCII, and not empty")
+    return {"token": value}
+
+
+_PROMETHEUS_OPTIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "TOKEN": _token,
+    "PUBLIC": _flag("public"),
+}
+_SECRET = ("TOKEN",)  # not shown
 
 
 def _can_embed() -> bool:

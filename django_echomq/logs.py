@@ -12,8 +12,9 @@ class JobFields(logging.Filter):
     """Adds ``job_id``, ``task``, ``queue``, ``attempt`` and ``duration`` to every record.
 
     ``duration`` is in seconds since the job was claimed. All are ``None`` outside of jobs. Records
-    of this package about a job carry them without it; this filter is for those of the tasks
-    themselves and what they call. Hang it on a handler of Django's ``LOGGING``.
+    of this package about a job carry them without it, and those about a failed attempt ``error``
+    too, the name of the exception's class; this filter is for those of the tasks themselves and
+    what they call. Hang it on a handler of Django's ``LOGGING``.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -150,6 +150,7 @@ def everything(guarded: Guarded, name: str) -> Iterator[object]:
     time.sleep(0.01)  # until a tick is due
     yield repeat.fire(), repeat.pause("tick"), repeat.resume("tick"), repeat.all()
     yield repeat.cancel("tick"), queue.metrics.overview(), queue.metrics.latency()
+    yield queue.metrics.totals()
     yield queue.metrics.throughput(), queue.metrics.oldest()
     # More lanes than are answered whole.
     base, many = queue.keys.base.decode(), [f"lane{n}" for n in range(300)]

@@ -36,7 +36,7 @@ from .values import (
 )
 
 if TYPE_CHECKING:
-    from .queue import Queue
+    from .queue import Look, Queue
 
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
 #: Most jobs that one script call admits, so that none holds the server for long.
@@ -829,11 +829,25 @@ class Jobs:
         """
         if behind and newest_first:
             raise ValueError("only pages of the oldest first begin behind a place")
+        return self._queue.look(self.page_look(state, offset, limit, newest_first, lane, behind))
+
+    def page_look(
+        self,
+        state: str,
+        offset: int = 0,
+        limit: int = 50,
+        newest_first: bool = True,
+        lane: str | None = None,
+        behind: tuple[bytes, bytes] | None = None,
+    ) -> Look[Page]:
+        """The steps of :meth:`page`."""
         where = self._place(state, offset, limit, lane)
         order = "newest" if newest_first else "oldest"
         last = offset + limit - 1
         score, member = behind or (b"", b"")
-        flat = self._queue.run("jobs/list", where, offset, last, order, _LISTED_MAX, score, member)
+        flat = yield self._queue.call(
+            "jobs/list", where, offset, last, order, _LISTED_MAX, score, member
+        )
         listed = []
         for i in range(0, len(flat), 4):
             job_id = _id(flat[i])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 STATES = ("pending", "active", "scheduled", "dead", "completed", "failed")
 #: The longest looks back: minutes of a day, hours of a month, hours of histograms.
 MAX_MINUTES, MAX_HOURS, MAX_LATENCY_HOURS = 1_440, 744, 48
+#: The last bucket of times, which has no end.
+LAST_BUCKET = 59
 
 #: By kind, ``w`` waiting and ``r`` running: how many times fell into a bucket.
 Histograms = dict[bytes, Counter[int]]
@@ -79,6 +82,25 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
+class Totals:
+    """What happened to jobs since the queue began: figures that only grow.
+
+    Attributes:
+        completed, failed, cancelled, retried, enqueued: as of :class:`Throughput`.
+        waits, runs: how many times of :class:`Latency` fell into each bucket, by the bucket's end
+            in seconds. What nobody read the totals of for two days, the older hours do not count.
+    """
+
+    completed: int
+    failed: int
+    cancelled: int
+    retried: int
+    enqueued: int
+    waits: dict[float, int]
+    runs: dict[float, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """How a queue is, at one look.
 
@@ -90,6 +112,7 @@ class Overview:
         oldest: seconds of the longest wait; ``None`` where none waits.
         workers: how many serve it.
         flat: of the pending, those in no lane.
+        depths: of the pending, those in each lane where some wait.
         throughput: the last 60 minutes.
     """
 
@@ -101,6 +124,7 @@ class Overview:
     oldest: float | None
     workers: int
     flat: int
+    depths: dict[str, int]
     throughput: list[Throughput]
 
     @property
@@ -248,6 +272,29 @@ class Metrics:
                         sums[found[1]][int(found[2])] += n
         return sums
 
+    def totals(self) -> Totals:
+        """What happened to jobs since the queue began."""
+        return self._queue.look(self.totals_look())
+
+    def totals_look(self) -> Look[Totals]:
+        """The steps of :meth:`totals`."""
+        flat = yield self._queue.call("metrics/totals")
+        completed, failed, cancelled, pairs = flat
+        fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        times: dict[bytes, dict[float, int]] = {b"w": {}, b"r": {}}
+        for field, n in fields.items():
+            if found := _BUCKET.fullmatch(field):
+                times[found[1]][_bucket_end(int(found[2]))] = _whole(n)
+        return Totals(
+            completed=int(completed),
+            failed=int(failed),
+            cancelled=int(cancelled),
+            retried=_whole(fields.get(b"r")),
+            enqueued=_whole(fields.get(b"e")),
+            waits=dict(sorted(times[b"w"].items())),
+            runs=dict(sorted(times[b"r"].items())),
+        )
+
     def oldest(self) -> float | None:
         """Seconds since when the job that waits longest could have been claimed; ``None`` where
         none waits.
@@ -291,10 +338,20 @@ class Metrics:
             oldest=None if longest < 0 else longest / 1000,
             workers=int(workers),
             flat=int(flat[0]),
+            depths={
+                name.decode("utf-8", "backslashreplace"): depth
+                for name, depth in depths.items()
+                if depth
+            },
             throughput=_points(
                 "minute", 60, int(now), {int(hour) - n: fields for n, fields in enumerate(kept)}
             ),
         )
+
+
+def _bucket_end(bucket: int) -> float:
+    """In seconds; see ``lua/lib/stats.lua``."""
+    return float(2 ** ((bucket + 1) / 2) / 1000) if bucket < LAST_BUCKET else math.inf
 
 
 _BUCKET = re.compile(rb"([wr])(\d\d?)")

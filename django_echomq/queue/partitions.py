@@ -24,7 +24,7 @@ from ..wire.keys import check_lane, check_queue
 from .clock import Duration
 from .jobs import BATCH, Jobs, Settlement
 from .limits import Rate, shares
-from .metrics import Histograms, Metrics, Overview, Throughput
+from .metrics import Histograms, Metrics, Overview, Throughput, Totals
 from .queue import Look, Queue, QueueOptions, client_from
 from .values import Admission, Claim, Job, Listed, NotReplicated, Page, Settled, Unique, Verdict
 
@@ -630,6 +630,19 @@ class PartitionedMetrics(Metrics):
                 sums[kind].update(buckets)
         return sums
 
+    def totals_look(self) -> Look[Totals]:
+        found: list[Totals] = []
+        for part in self._queue.parts:
+            found.append((yield from part.metrics.totals_look()))
+        return Totals(
+            **{
+                name: sum(getattr(one, name) for one in found)
+                for name in ("completed", "failed", "cancelled", "retried", "enqueued")
+            },
+            waits=_summed([one.waits for one in found]),
+            runs=_summed([one.runs for one in found]),
+        )
+
     def oldest(self) -> float | None:
         waits = [part.metrics.oldest() for part in self._queue.parts]
         return max((wait for wait in waits if wait is not None), default=None)
@@ -657,8 +670,17 @@ class PartitionedMetrics(Metrics):
             oldest=max(waits, default=None),
             workers=max(one.workers for one in found),
             flat=sum(one.flat for one in found),
+            # A lane has its jobs in one of them.
+            depths={lane: depth for one in found for lane, depth in one.depths.items()},
             throughput=_together([one.throughput for one in found]),
         )
+
+
+def _summed(buckets: Iterable[dict[float, int]]) -> dict[float, int]:
+    sums: Counter[float] = Counter()
+    for one in buckets:
+        sums.update(one)
+    return dict(sorted(sums.items()))
 
 
 def _together(every: list[list[Throughput]]) -> list[Throughput]:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from .queue import Queue
+
+
+class Lapsed(NamedTuple):
+    """A job whose lease lapsed, and whether it was buried."""
+
+    job_id: str
+    dead: bool
 
 
 @dataclass(frozen=True, slots=True)

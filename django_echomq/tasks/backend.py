@@ -21,6 +21,7 @@ from ..wire.client import Steps
 from ..wire.errors import EchoMQError, InvalidId, InvalidName, ServerUnavailable
 from ..wire.ids import MAX_NODE, check, minted_at, process_mint
 from ..wire.keys import check_lane
+from .around import Sending, anything, around_sending
 from .compat import (
     BaseTaskBackend,
     InvalidTask,
@@ -28,7 +29,7 @@ from .compat import (
     TaskResultDoesNotExist,
     task_enqueued,
 )
-from .envelope import Envelope, to_json
+from .envelope import Envelope, carrying, to_json
 from .registry import lookup, register
 from .results import EchoTaskResult, fresh_result, result_of
 from .signals import tell
@@ -259,15 +260,25 @@ class _Sending:
         self, args: Sequence[Any], kwargs: dict[str, Any], job_id: str | None = None
     ) -> EchoTaskResult:
         call = self.call(args, kwargs)
+        payload = call.encode()
         with self.telling([call]):
-            admission = self.queue.jobs.admit(call.encode(), job_id=job_id, **self._where)
+            if anything():
+                own = None if job_id is None else [job_id]
+                (admission,) = self.queue.drive(self.steps([payload], own_ids=own))
+            else:
+                admission = self.queue.jobs.admit(payload, job_id=job_id, **self._where)
         return self.sent(call, admission)
 
     def send_many(self, calls: list[Envelope]) -> list[EchoTaskResult]:
+        payloads = [call.encode() for call in calls]
         where = {name: value for name, value in self._where.items() if name != "unique"}
         results: list[EchoTaskResult] = []
         with self.telling(calls):
-            for batch in self.queue.jobs.stream([call.encode() for call in calls], **where):
+            if anything():
+                batches = iter([self.queue.drive(self.steps(payloads, many=True))])
+            else:
+                batches = self.queue.jobs.stream(payloads, **where)
+            for batch in batches:
                 of = calls[len(results) : len(results) + len(batch)]
                 results += [self.sent(call, done) for call, done in zip(of, batch, strict=True)]
         return results
@@ -282,9 +293,31 @@ class _Sending:
             return process_mint.mint(secrets.randbelow(MAX_NODE + 1))
 
     def steps(
-        self, payloads: list[bytes], minted_ids: list[str] | None = None
+        self,
+        payloads: list[bytes],
+        minted_ids: list[str] | None = None,
+        own_ids: list[str] | None = None,
+        many: bool = False,
     ) -> Steps[list[Admission]]:
-        return self.queue.jobs.admission(payloads, minted_ids=minted_ids, **self._where)
+        ids: dict[str, Any] = {"minted_ids": minted_ids, "own_ids": own_ids}
+        if not anything():
+            return self.queue.jobs.admission(payloads, **ids, **self._where)
+        return self._accompanied(payloads, ids, many)
+
+    def _accompanied(
+        self, payloads: list[bytes], ids: dict[str, Any], many: bool
+    ) -> Steps[list[Admission]]:
+        out = Sending(self.queue, self.name, len(payloads), many)
+        with around_sending(out):
+            laden = [self._laden(each, out.carried) for each in payloads]
+            admissions = yield from self.queue.jobs.admission(laden, **ids, **self._where)
+            out.admissions = admissions
+        return admissions
+
+    def _laden(self, payload: bytes, carried: dict[str, Any]) -> bytes:
+        """The payload with what goes along; a job that has no room for it goes without."""
+        laden = carrying(payload, bool(self.options), carried)
+        return laden if len(laden) <= self.queue.options.max_payload else payload
 
     @contextmanager
     def telling(self, calls: Sequence[Envelope]) -> Iterator[None]:

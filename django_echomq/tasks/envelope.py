@@ -105,6 +105,19 @@ def _opening(task: str) -> bytes:
     return b'{"task":' + dumps(task)
 
 
+def carrying(payload: bytes, options: bool, more: dict[str, Any]) -> bytes:
+    """An encoded envelope with more options.
+
+    Args:
+        options: whether it has some; they come last.
+    """
+    if not more:
+        return payload
+    if options:
+        return payload[:-2] + b"," + dumps(more)[1:] + b"}"
+    return payload[:-1] + b',"options":' + dumps(more) + b"}"
+
+
 @dataclass(frozen=True, slots=True)
 class Envelope:
     """A task call.

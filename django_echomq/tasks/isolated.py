@@ -63,6 +63,9 @@ class TaskFailed(Exception):
         self.kind = kind
         self.reason = reason
         self.traceback = traceback
+        if traceback:
+            # The frames of the child, where those of this process tell nothing.
+            self.add_note(traceback)
 
 
 @dataclass(frozen=True, slots=True)

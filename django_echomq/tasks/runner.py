@@ -14,16 +14,28 @@ from datetime import UTC, datetime
 from queue import SimpleQueue
 from typing import Any
 
+from django.dispatch import Signal
+
 from ..queue import Queue
 from ..queue.backoff import Backoff, backoff_from
 from ..queue.cancel import Cancelled, CancelToken, Cause
 from ..queue.clock import Duration, duration_ms
 from ..queue.jobs import Settlement
+from ..queue.stalled import Lapsed
 from ..queue.values import history_entries
 from ..queues import get_queue
+from ..signals import (
+    job_cancelled,
+    job_failed,
+    job_released,
+    job_retried,
+    job_started,
+    job_succeeded,
+)
 from ..worker.hand import Hand
 from ..worker.loop import LoopThread
 from ..worker.timeouts import HandlerTimedOut, Timeouts
+from .around import around_running
 from .backend import EchoMQBackend
 from .compat import (
     Task,
@@ -38,7 +50,7 @@ from .envelope import Envelope, dumps, to_json
 from .isolated import ChildDied, Children, TaskFailed, _Answer, _Ask
 from .registry import lookup
 from .results import EchoTaskResult, errors_of, fresh_result, workers_of
-from .signals import heard, tell
+from .signals import heard, tell, tell_job, tell_stalled
 from .task import EchoTask
 from .verdicts import BadPayload, Discard, Retry, TaskTimeout, UnknownTask
 
@@ -71,6 +83,7 @@ class Runner:
         coroutines: int = 100,
     ) -> None:
         self._worker = worker
+        self._handler = around_running(self._run)
         self._isolate = isolate
         self._children = Children(worker, max_memory_mib)
         self._loop = LoopThread()
@@ -83,7 +96,7 @@ class Runner:
     def __call__(self, hand: Hand) -> Settlement | None:
         """Runs a job to its end; ``None`` where it goes on as a coroutine."""
         with fresh_connections():
-            return self._run(hand)
+            return self._handler(hand)
 
     def _run(self, hand: Hand) -> Settlement | None:
         claim = hand.claim
@@ -120,6 +133,8 @@ class Runner:
             worker_ids=[*workers_of(earlier), self._worker],
         )
         tell(task_started, EchoMQBackend, result)
+        if job_started.receivers:
+            attempt.tell(job_started)
         run = _Run(plan, attempt, policy, result)
         try:
             hand.token.raise_if_cancelled()
@@ -163,7 +178,7 @@ class Runner:
         def ended(value: Any, error: BaseException | None) -> None:
             limit.__exit__(None, None, None)
             self._places.release()
-            if error is None and not heard(task_finished):
+            if error is None and not heard(task_finished) and not job_succeeded.receivers:
                 settle(value, error)
             else:
                 # Receivers of signals may block, which the loop must not.
@@ -177,6 +192,10 @@ class Runner:
             self._loop.start(_coroutine(run.plan.task, context), hand.token, ended)
         finally:
             _current.reset(current)
+
+    def stalled(self, queue: Queue, lapsed: list[Lapsed]) -> None:
+        """Tells of jobs whose lease had lapsed, on a thread where receivers may block."""
+        self._ends.put(lambda: tell_stalled(queue, lapsed))
 
     def _end(self) -> None:
         while settle := self._ends.get():
@@ -233,6 +252,8 @@ class _Run:
                 extra=hand.extra(),
             )
         tell(task_finished, EchoMQBackend, result)
+        if job_succeeded.receivers:
+            self.attempt.tell(job_succeeded, result=value)
         return hand.queue.jobs.completion(hand.claim, body)
 
     def raised(self, error: BaseException) -> Settlement:
@@ -240,10 +261,12 @@ class _Run:
         jobs, claim, token = hand.queue.jobs, hand.claim, hand.token
         if isinstance(error, HandlerTimedOut) or _stopped(error, hand):
             if token.cause in (Cause.SHUTDOWN, Cause.LEASE_LOST):
+                self.attempt.tell(job_released, reason=token.cause.value)
                 return jobs.giving_back(claim)
             if token.cause is not Cause.TIMEOUT:
                 reason = token.reason or str(error) or "cancelled"
                 _finish(self.result, error)
+                self.attempt.tell(job_cancelled, reason=reason)
                 return jobs.cancellation(claim, reason)
             error = TaskTimeout(f"ran for longer than {policy.timeout:g} s").with_traceback(
                 error.__traceback__
@@ -400,6 +423,9 @@ class _Attempt:
         self.started = datetime.now(UTC)
         self.last = False
 
+    def tell(self, signal: Signal, **more: Any) -> None:
+        tell_job(signal, self.hand, self.worker, **more)
+
     def failed(
         self,
         error: BaseException,
@@ -438,9 +464,14 @@ class _Attempt:
             reason,
             "dead" if self.last else f"next try in {delay} s",
             exc_info=None if isinstance(error, _PLAIN) else error,
-            extra=self.hand.extra(),
+            extra={**self.hand.extra(), "error": _kind(error)},
         )
-        return queue.jobs.failure(claim, delay, budget, reason, history=dumps(entry))
+        settlement = queue.jobs.failure(claim, delay, budget, reason, history=dumps(entry))
+        if self.last:
+            self.tell(job_failed, error=error)
+        else:
+            self.tell(job_retried, error=error, delay=duration_ms(delay, "the delay") / 1000)
+        return settlement
 
 
 def _finish(result: EchoTaskResult, error: BaseException) -> None:

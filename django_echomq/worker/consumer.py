@@ -21,6 +21,7 @@ from typing import NamedTuple
 from ..queue import Queue, Settled
 from ..queue.cancel import Cause
 from ..queue.jobs import CLAIMS, Exchange, Settlement
+from ..queue.stalled import Lapsed
 from ..wire import __version__
 from ..wire.client import LOST, Call, Client, Reply, refusal_of
 from ..wire.errors import EchoMQError, VersionFence, WritesRefused
@@ -176,6 +177,7 @@ class Worker:
         promoter: promote and recover on the beat.
         prepare: called once, when the server is first there.
         beat: called about once a second while the server answers.
+        stalled: told of jobs whose lease had lapsed; must not block.
     """
 
     def __init__(
@@ -191,9 +193,11 @@ class Worker:
         promoter: bool = True,
         prepare: Callable[[], object] | None = None,
         beat: Callable[[], object] | None = None,
+        stalled: Callable[[Queue, list[Lapsed]], object] | None = None,
     ) -> None:
         self.name = name
         self._beat = beat
+        self._stalled = stalled
         self._quiet = False
         self._started_ms = time.time_ns() // 1_000_000
         self._prepare = prepare
@@ -592,6 +596,8 @@ class Worker:
         self._hear(served, tick.told)
         if self._beat:
             self._beat()
+        if tick.lapsed and self._stalled:
+            self._stalled(served.queue, tick.lapsed)
         if tick.waiting:
             served.more = True
             served.token_at = 0.0

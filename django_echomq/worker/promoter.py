@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from ..queue import Queue
+from ..queue.stalled import Lapsed
 from ..wire.client import LOST, Call, Client
 from ..wire.errors import EchoMQError, VersionFence
 
@@ -36,6 +37,7 @@ class Tick:
         next_run_ms: ms until the next schedule is due; ``None`` where there is none.
         cancels: of the asking worker's jobs in hand, those to cancel, with the reason.
         told: ``quiet``, ``stop`` or empty: what the asking worker has been told.
+        lapsed: the jobs that were recovered or buried.
     """
 
     promoted: int
@@ -49,6 +51,7 @@ class Tick:
     next_run_ms: int | None
     cancels: dict[str, str]
     told: str
+    lapsed: list[Lapsed]
 
     @property
     def next_ms(self) -> int | None:
@@ -110,6 +113,10 @@ def tick_answer(queue: Queue, reply: Any) -> Tick:
             for i in range(0, len(told), 2)
         },
         reply[10].decode(),
+        [
+            Lapsed(reply[11][i].decode("ascii", "backslashreplace"), reply[11][i + 1] == b"dead")
+            for i in range(0, len(reply[11]), 2)
+        ],
     )
 
 
@@ -121,6 +128,7 @@ class Promoter:
         tick: seconds between beats; a job due sooner shortens the wait.
         batch: at most so many jobs of each kind per script call.
         prepare: called once, when the server is first there.
+        stalled: told of the jobs whose lease had lapsed.
     """
 
     def __init__(
@@ -129,8 +137,10 @@ class Promoter:
         tick: float = 1.0,
         batch: int = 100,
         prepare: Callable[[], object] | None = None,
+        stalled: Callable[[Queue, list[Lapsed]], object] | None = None,
     ) -> None:
         self._prepare = prepare
+        self._stalled = stalled
         self._queues = [part for queue in queues for part in queue.parts]
         self._tick = tick
         self._batch = batch
@@ -191,6 +201,8 @@ class Promoter:
         patience = AWAY_PATIENCE if queue.client in self._away else None
         reply = queue.drive(queue.client.run(tick_call(queue, self._batch), patience))
         tick = tick_answer(queue, reply)
+        if tick.lapsed and self._stalled:
+            self._stalled(queue, tick.lapsed)
         if tick.runs_due:
             queue.repeat.fire(RUNS_BATCH)
             # The schedules have moved on from what the beat saw; look again soon.

@@ -94,7 +94,7 @@ end
 if left > 0 then
   for _, key in ipairs({'died', 'cancels', 'ring', 'paused', 'glimit', 'gactive', 'gweight', 'wake', 'limiter',
       'rate', 'flow:outbox', 'metrics:completed', 'metrics:failed', 'metrics:cancelled',
-      'metrics:dropped', 'operations'}) do
+      'metrics:dropped', 'stats:t', 'operations'}) do
     call('UNLINK', base .. key)
   end
   -- Figures as far back as they are kept, and some to spare for a clock that was set.

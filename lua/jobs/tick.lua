@@ -11,6 +11,7 @@
 --       8 how many schedules are due  9 ms until the next schedule is due, -1 none
 --       10 of the worker's jobs in hand, those to cancel: id, reason, flat
 --       11 what the worker has been told: quiet, stop or ''
+--       12 whose lease had lapsed: id, 'pending' or 'dead', flat
 -- @splice lib/promote
 -- @splice lib/recover
 -- @splice lib/forget
@@ -22,7 +23,7 @@
 local batch, now = tonumber(ARGV[1]), server_ms()
 local keep = {dead_ms = tonumber(ARGV[3]), ms = tonumber(ARGV[4]), max = tonumber(ARGV[5])}
 local promoted, due = promote_due(batch, now)
-local recovered, buried, lapsed = recover_lapsed(batch, tonumber(ARGV[2]), keep, now)
+local recovered, buried, lapsed, went = recover_lapsed(batch, tonumber(ARGV[2]), keep, now)
 
 local ended = try('ZRANGE', base .. 'outcomes', '-inf', now, 'BYSCORE', 'LIMIT', 0, batch)
 for _, id in ipairs(ended) do
@@ -64,4 +65,4 @@ finish(now)
 local full = batch > 0 and math.max(due, lapsed, #ended, #died) >= batch
 return {promoted, recovered, buried, #ended + #died, next_due(now), waiting, full and 1 or 0,
   runs_due(now), next_run(now), cancels_of(ARGV[6]),
-  ARGV[6] ~= '' and note_worker(ARGV[6], ARGV[7], now) or ''}
+  ARGV[6] ~= '' and note_worker(ARGV[6], ARGV[7], now) or '', went}

@@ -18,6 +18,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client as Browser
 from django.urls import reverse
 
+from django_echomq import readings
 from django_echomq.console import operations, schedules, search, servers
 from django_echomq.queue import Queue
 from django_echomq.queue.repeat import Definition, Schedule
@@ -670,10 +671,10 @@ def test_a_server_that_hangs_is_waited_for_once(
     root: Browser, settings: Any, elsewhere: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page opens within two seconds: its tries times what each may take."""
-    connect, answer, again = servers._TIMEOUT, servers._TIMEOUT, servers._RETRY_FOR
+    connect, answer, again = readings._TIMEOUT, readings._TIMEOUT, readings._RETRY_FOR
     # A tenth of each: the tries are as many.
-    monkeypatch.setattr(servers, "_TIMEOUT", servers._TIMEOUT / 10)
-    monkeypatch.setattr(servers, "_RETRY_FOR", servers._RETRY_FOR / 10)
+    monkeypatch.setattr(readings, "_TIMEOUT", readings._TIMEOUT / 10)
+    monkeypatch.setattr(readings, "_RETRY_FOR", readings._RETRY_FOR / 10)
     with silent() as (first, taken), silent() as (second, also):
         settle_on(
             settings,

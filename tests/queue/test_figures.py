@@ -479,3 +479,78 @@ def test_every_script_that_counts_writes_what_it_counted() -> None:
     for path, text in files.items():
         if path.parent.name != "lib" and any(re.search(rf"\b{word}\(", text) for word in counting):
             assert re.search(r"\bfinish\b", text), path
+
+
+# Totals
+
+
+def add(queue: Queue, raw: redis.Redis, kind: str, number: int, **fields: int) -> None:
+    raw.hset(queue.keys.base + b"stats:%s:%d" % (kind.encode(), number), mapping=fields)
+
+
+def test_totals_are_what_happened(queue: Queue, raw: redis.Redis) -> None:
+    happened = mixed_run(queue, raw)
+    found = queue.metrics.totals()
+    assert {name: getattr(found, name) for name in happened} == happened
+    latency = queue.metrics.latency()
+    assert sum(found.waits.values()) == latency.wait.count
+    assert sum(found.runs.values()) == latency.run.count
+
+
+def test_totals_only_grow_while_what_they_are_made_of_ends(queue: Queue, raw: redis.Redis) -> None:
+    now = server_ms(raw)
+    hour, day = now // HOUR, now // DAY
+    for number in range(hour - 48, hour + 1):
+        add(queue, raw, "l", number, w5=1, r7=2)
+    for number in range(day - 31, day + 1):
+        add(queue, raw, "h", number, **{"7e": 3, "8r": 1, "8c": 9})
+    first = queue.metrics.totals()
+    assert (first.enqueued, first.retried, first.completed) == (96, 32, 0)
+    assert (list(first.waits.values()), list(first.runs.values())) == ([49], [98])
+    for name in stats(queue, raw):
+        number = int(name.rpartition(":")[2]) if name != "stats:t" else hour
+        if number < (day if ":h:" in name else hour) - 1:
+            raw.delete(queue.keys.base + name.encode())
+    assert queue.metrics.totals() == first
+    add(queue, raw, "l", hour, w5=2, w6=1)
+    later = queue.metrics.totals()
+    assert list(later.waits.values()) == [50, 1]
+    assert list(later.waits) == [bounds(2**2.5)[1], bounds(2**3)[1]]
+
+
+def test_totals_after_nobody_read_them_for_long(queue: Queue, raw: redis.Redis) -> None:
+    hour = server_ms(raw) // HOUR
+    raw.hset(queue.keys.base + b"stats:t", mapping={"hour": hour - 500, "w3": 7, "day": 1})
+    add(queue, raw, "l", hour - 40, w3=1)
+    assert list(queue.metrics.totals().waits.values()) == [8]
+
+
+@pytest.mark.parametrize("garbage", ["x", "1.5", "-3", "9" * 40, ""])
+def test_totals_among_what_a_foreign_hand_wrote(
+    queue: Queue, raw: redis.Redis, garbage: str
+) -> None:
+    hour = server_ms(raw) // HOUR
+    fields = {"hour": garbage, "w5": garbage, "e": garbage, garbage: "5"}
+    raw.hset(queue.keys.base + b"stats:t", mapping=fields)
+    raw.hset(queue.keys.base + b"stats:l:%d" % (hour - 5), mapping={"w5": garbage, "w6": 4})
+    first = queue.metrics.totals()
+    assert first.waits[bounds(2**3)[1]] == 4
+    assert queue.metrics.totals() == first
+
+
+def test_totals_beside_a_foreign_key(queue: Queue, raw: redis.Redis) -> None:
+    add(queue, raw, "l", server_ms(raw) // HOUR - 5, w5=3)
+    raw.set(queue.keys.base + b"stats:t", "foreign")
+    for _ in range(2):
+        assert list(queue.metrics.totals().waits.values()) == [3]
+
+
+def test_totals_are_one_step_and_go_with_the_queue(queue: Queue, raw: redis.Redis) -> None:
+    mixed_run(queue, raw)
+    before = raw.info("commandstats")["cmdstat_evalsha"]["calls"]
+    queue.metrics.totals()
+    assert raw.info("commandstats")["cmdstat_evalsha"]["calls"] - before <= 2
+    raw.hset(queue.keys.base + b"stats:t", "e", 1)
+    queue.admin.pause()
+    queue.admin.obliterate(force=True)
+    assert names(queue, raw) == set()

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from ...tasks.signals import tell_stalled
 from ...wire.errors import EchoMQError
 from ...worker import Promoter
 from ._serving import apply_settings, chosen_queues, on_stop_signal, positive
@@ -38,6 +39,7 @@ class Command(BaseCommand):
             options["tick"],
             options["batch"],
             prepare=lambda: apply_settings(queues),
+            stalled=tell_stalled,
         )
         on_stop_signal(promoter.stop)
         if options["verbosity"] > 0:

@@ -268,6 +268,7 @@ class Command(BaseCommand):
             promoter=not options["no_promoter"],
             prepare=prepare,
             beat=_health_writer(options["health_file"], name),
+            stalled=runner.stalled,
         )
         ending = Ending(worker.stop)
         _set_title(name, queues)
