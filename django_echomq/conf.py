@@ -284,13 +284,14 @@ class _Reader:
                     f"{where} must name one server.",
                     f"Give one of {', '.join(_CONNECTION_KINDS)}.",
                 )
-            elif kinds == ["CLUSTER"]:
-                self.problem(2, f"{where}: CLUSTER is not served by this version.", "Give a URL.")
             elif kinds == ["SENTINELS"] and not definition.get("SERVICE"):
                 self.problem(2, f"{where} needs SERVICE, the name that Sentinel knows.")
-            elif kinds == ["URL"]:
+            elif kinds in (["URL"], ["CLUSTER"]):
                 try:
-                    Endpoint.from_url(str(definition["URL"]))
+                    if kinds == ["URL"]:
+                        Endpoint.from_url(str(definition["URL"]))
+                    else:
+                        Endpoint.from_cluster(definition["CLUSTER"])
                 except (EchoMQError, ValueError) as error:
                     self.problem(2, f"{where}: {error}.")
             elif kinds == ["CACHE"] and definition["CACHE"] not in settings.CACHES:
@@ -576,6 +577,8 @@ def endpoint(alias: str) -> Endpoint:
             return Endpoint.from_url(str(definition["URL"]), **options)
         if "EMBEDDED" in definition:
             return Endpoint.from_embedded(definition["EMBEDDED"], **options)
+        if "CLUSTER" in definition:
+            return Endpoint.from_cluster(definition["CLUSTER"], **options)
         if "SENTINELS" in definition:
             return Endpoint.from_sentinels(
                 definition["SENTINELS"], definition["SERVICE"], **options

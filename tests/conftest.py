@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +25,9 @@ from django_echomq.wire.client import Client
 from django_echomq.wire.embedded import embedded
 from django_echomq.wire.endpoint import Endpoint
 from django_echomq.worker import Hand, Stopped, Worker
+from tests.waiting import wait_until as wait_until
+from tests.wire.nodes import Nodes, Router, slot_of
+from tests.wire.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[1]
 _names = itertools.count()
@@ -38,6 +40,14 @@ def endpoint() -> Iterator[Endpoint]:
     if "URL" in connection:
         yield Endpoint.from_url(connection["URL"])
         return
+    if "CLUSTER" in connection:
+        nodes = Nodes(ports_of(connection["CLUSTER"]))
+        if not os.environ.get("ECHOMQ_TEST_CLUSTER"):
+            nodes.start()
+        yield Endpoint.from_cluster(connection["CLUSTER"])
+        forget_queues()
+        nodes.close()
+        return
     folder = connection["EMBEDDED"]
     found = Endpoint.from_embedded(folder)
     found.heal()
@@ -46,6 +56,37 @@ def endpoint() -> Iterator[Endpoint]:
     embedded(folder).release()
     wait_until(lambda: not (folder / "valkey.sock").exists(), "the embedded server to stop")
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def one_server(endpoint: Endpoint) -> Endpoint:
+    """The run's server for what a cluster has not: numbered databases, a proxy in front."""
+    if endpoint.cluster:
+        pytest.skip("the run's server is a cluster")
+    return endpoint
+
+
+@pytest.fixture(scope="session")
+def nodes() -> Iterator[Nodes]:
+    """A cluster of three primaries and three replicas, of which a test may kill any."""
+    made = Nodes(free_ports(6))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def cluster(nodes: Nodes) -> Iterator[Nodes]:
+    """That cluster, all of whose nodes are well before and after."""
+    nodes.settle()
+    yield nodes
+    for node in nodes.nodes:
+        if not node.is_running:
+            node.start()
+            wait_until(node.listens, "the node to listen")
+    nodes.settle()
 
 
 @pytest.fixture(scope="session")
@@ -58,11 +99,23 @@ def client(endpoint: Endpoint) -> Client:
 def raw(endpoint: Endpoint) -> redis.Redis:
     """A plain client: plays the stock side, and the foreign hand."""
     options = dict(endpoint.options)
+    if endpoint.cluster:
+        return Router(ports_of(settings.ECHOMQ["CONNECTIONS"]["default"]["CLUSTER"]))
     if "path" in options:
         return redis.Redis(unix_socket_path=options["path"])
     return redis.Redis(
         host=options["host"], port=options.get("port", 6379), db=options.get("db", 0)
     )
+
+
+def ports_of(nodes: Sequence[str]) -> list[int]:
+    return [int(node.rpartition(":")[2]) for node in nodes]
+
+
+def in_view(client: Client, name: str) -> bool:
+    """Whether a queue is on the server that ``raw`` shows: always, unless that is a cluster."""
+    cluster = client.endpoint.cluster
+    return not cluster or cluster.primary(slot_of(name)) == cluster.primary(0)
 
 
 def purge(raw: redis.Redis, name: str) -> None:
@@ -77,6 +130,8 @@ def make_queue(client: Client, raw: redis.Redis) -> Iterator[Callable[..., Queue
 
     def make(**options: Any) -> Queue:
         name = f"t{os.getpid()}-{next(_names)}"
+        while not in_view(client, name):
+            name = f"t{os.getpid()}-{next(_names)}"
         made.append(name)
         return Queue(name, client, QueueOptions(**options))
 
@@ -115,19 +170,6 @@ def wide(site: Callable[[str], Queue], raw: redis.Redis) -> Iterator[Queue]:
         yield queue
         for part in queue.parts:
             purge(raw, part.keys.queue)
-
-
-def wait_until(
-    condition: Callable[[], Any], what: str = "it", seconds: float = 60.0, step: float = 0.01
-) -> Any:
-    """Polls a condition with a bound; answers its value."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        value = condition()
-        if value:
-            return value
-        time.sleep(step)
-    raise AssertionError(f"waited {seconds} s for {what}")
 
 
 class Command:

@@ -14,7 +14,9 @@ the environment:
     Folder of the embedded Valkey.
 ``ECHOMQ_TEST_SERVER``
     Path of another server program to start in place of the embedded one's, such as a
-    ``redis-server``.
+    ``redis-server``; or ``cluster`` for a cluster of three nodes.
+``ECHOMQ_TEST_CLUSTER``
+    Addresses of a running cluster to test against, as JSON.
 ``ECHOMQ_TEST_QUEUES``
     Further ``QUEUES`` as JSON, for processes that a test starts.
 ``ECHOMQ_TEST_SCHEDULES``
@@ -32,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from django_echomq.wire import embedded
+from tests.wire.ports import free_ports
 
 BASE_DIR = Path(__file__).resolve().parent
 
@@ -41,7 +44,7 @@ _VALKEY = os.environ.setdefault("ECHOMQ_TEST_VALKEY", f"{_RUN}.valkey")
 _XDIST_WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 _SUFFIX = f"_{_XDIST_WORKER}" if _XDIST_WORKER else ""
 
-if server := os.environ.get("ECHOMQ_TEST_SERVER"):
+if (server := os.environ.get("ECHOMQ_TEST_SERVER")) and server != "cluster":
     embedded._find_binary = lambda: server
 
 SECRET_KEY = "not a secret: for tests only"
@@ -108,11 +111,18 @@ DATABASES = {
 if database := os.environ.get("ECHOMQ_TEST_DATABASE"):
     DATABASES = {"default": json.loads(database)}
 
-_CONNECTION: dict[str, Any] = (
-    {"URL": os.environ["ECHOMQ_TEST_URL"]}
-    if os.environ.get("ECHOMQ_TEST_URL")
-    else {"EMBEDDED": Path(f"{_VALKEY}{_SUFFIX}")}
-)
+_CONNECTION: dict[str, Any]
+if os.environ.get("ECHOMQ_TEST_URL"):
+    _CONNECTION = {"URL": os.environ["ECHOMQ_TEST_URL"]}
+elif os.environ.get("ECHOMQ_TEST_CLUSTER"):
+    _CONNECTION = {"CLUSTER": json.loads(os.environ["ECHOMQ_TEST_CLUSTER"])}
+elif server == "cluster":
+    # Started by the first test that needs it, so that each worker of pytest-xdist has its own.
+    _chosen = [f"127.0.0.1:{port}" for port in free_ports(3)]
+    _own = os.environ.setdefault(f"ECHOMQ_TEST_NODES{_SUFFIX}", json.dumps(_chosen))
+    _CONNECTION = {"CLUSTER": json.loads(_own)}
+else:
+    _CONNECTION = {"EMBEDDED": Path(f"{_VALKEY}{_SUFFIX}")}
 
 ECHOMQ: dict[str, Any] = {
     "CONNECTIONS": {"default": _CONNECTION},

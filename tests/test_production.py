@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import logging.config
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import load_command_class
+from django.test import override_settings
 
+from django_echomq import conf
+from django_echomq.queues import get_queue
 from django_echomq.worker.supervisor import _MARGIN
 from tests.conftest import ROOT
 
@@ -57,3 +61,16 @@ def test_the_logging_of_the_page_can_be_configured() -> None:
     finally:
         logger.setLevel(before[0])
         logger.handlers[:] = before[1]
+
+
+def test_the_settings_of_the_cluster_page_are_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ECHOMQ_PASSWORD", "sesame")
+    page = (ROOT / "docs" / "production" / "cluster.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {"os": os}
+    exec(block, names)
+    with override_settings(ECHOMQ=names["ECHOMQ"]):
+        assert not conf.read_settings().problems
+        queue = get_queue("mail")
+    assert queue.client.endpoint.label == "cluster:10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379"
+    assert queue.client.endpoint.options["password"] == "sesame"

@@ -28,6 +28,7 @@ from django_echomq.wire.errors import EchoMQError, ServerUnavailable
 from django_echomq.worker.promoter import tick_call
 from tests.conftest import ROOT, Command, wait_until
 from tests.faults.conftest import Server, make_server
+from tests.wire.nodes import Nodes
 
 __all__ = ["make_server"]
 
@@ -188,6 +189,7 @@ def test_the_rights_are_those_of_the_commands_in_the_code() -> None:
     used = set(re.findall(r"(?:call|try)\('([A-Z]+)'", "".join(lua)))
     used |= set(re.findall(r"'((?:H|S|Z)[A-Z]{3,})'", "".join(lua)))
     used |= set(re.findall(r"command\(\s*\"([A-Z]+)\"", "".join(python)))
+    used -= {"CLUSTER"}  # on a cluster only
     used |= {"EVALSHA", "EVAL", "SCRIPT|LOAD", "BLPOP", "SELECT", "CLIENT|SETINFO"}
     assert used == {right[1:].upper() for right in RIGHTS if right[0] == "+"}
 
@@ -196,6 +198,38 @@ def test_a_right_that_lacks_is_told_as_such(guarded: Guarded) -> None:
     guarded.grant("+evalsha")
     with pytest.raises(NoPermissionError, match="evalsha"):
         Queue("mail", Client(Endpoint.from_url(guarded.url))).jobs.enqueue(b"x")
+
+
+def test_the_rights_on_a_cluster(cluster: Nodes) -> None:
+    rights = [*BARE, *RIGHTS]
+    assert "`+cluster|slots`" in PAGE
+    users = {
+        node: ["ACL", "SETUSER", "echomq", "on", f">{SECRET}", *rights] for node in cluster.nodes
+    }
+    for node, user in users.items():
+        node.ask("ACL", "LOG", "RESET")
+        node.ask(*user)
+    options = {"username": "echomq", "password": SECRET}
+    try:
+        client = Client(Endpoint.from_cluster(cluster.addresses, **options), retry_for=0.1)
+        with pytest.raises(ServerUnavailable, match="no permissions to run the 'cluster\\|slots'"):
+            Queue(cluster.names()[0], client).jobs.enqueue(b"x")
+        for node, user in users.items():
+            node.ask(*user, "+cluster|slots")
+            node.ask("ACL", "LOG", "RESET")
+        for name in cluster.names():
+            queue = Queue(name, client)
+            with queue.events.subscribe(timeout=5) as events:
+                queue.jobs.enqueue(b"x")
+                assert next(events).name == "enqueued"
+            (claim,) = queue.jobs.claim()
+            queue.jobs.complete(claim)
+            queue.drive(queue.client.run(tick_call(queue, 10)))
+        client.close()
+        assert not any(node.ask("ACL", "LOG") for node in cluster.nodes)
+    finally:
+        for node in cluster.nodes:
+            node.ask("ACL", "DELUSER", "echomq")
 
 
 def test_the_conformance_scenarios_and_a_worker_as_that_user(

@@ -1,17 +1,17 @@
 """The floor under our own figures: the same scripts, called in a loop with nothing around them.
 
-python -m peers.bare            settles and claims in batches of 8, decodes JSON, has the effect
+python -m peers.bare            settles and claims in batches of 8, decodes JSON, has the effect;
+                                without work, parks with its claim
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 
-from django_echomq.queue import Queue
+from django_echomq.queue import Claim, Queue
 from django_echomq.queue.jobs import Settlement
-from django_echomq.wire.client import Client
+from django_echomq.wire.client import Client, Parked
 from django_echomq.wire.endpoint import Endpoint
 
 from .effects import URL, effect
@@ -42,16 +42,19 @@ def enqueue_many(numbers: Sequence[int], sent: int) -> None:
 def work() -> None:
     client, jobs = queue.client, queue.jobs
     queue.drive(client.run(jobs.exchange_call(_slot, (), 0, "bare")))
+    parked = Parked(client, 1.0)
     ended: list[Settlement] = []
+    claims: list[Claim] = []
     while True:
         call = jobs.exchange_call(_slot, ended, BATCH, "bare")
-        (reply,) = client.roundtrip([call.command])
+        if claims or ended:
+            (reply,) = client.roundtrip([call.command])
+        else:
+            _, (reply,) = parked.wait([queue.keys.wake], 1.0, [call])
         claims = jobs.exchange_answer(reply).claims
         ended = [jobs.completion(claim) for claim in claims]
         for claim in claims:
             effect(*json.loads(claim.payload)["args"])
-        if not claims:
-            time.sleep(0.01)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ VARIANTS = (
         ("django-echomq",),
         ("{bin}/python", "-m", "peers.bare"),
         40_000,
-        rows=frozenset(("enqueue", "drain")),
+        rows=frozenset(("enqueue", "drain", "latency")),
     ),
     Variant(
         "echomq",

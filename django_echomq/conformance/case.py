@@ -60,7 +60,7 @@ class Case:
 
     def __init__(self, client: Client, name: str) -> None:
         self.queue = Queue(name, client)
-        self.client = client
+        self.client = self.queue.client
 
     def close(self) -> None:
         """Obliterates the queue."""

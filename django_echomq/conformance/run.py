@@ -77,8 +77,8 @@ def run(
     """Plays scenarios, each on a throwaway queue.
 
     Args:
-        client: a :class:`~django_echomq.wire.client.Client`, or a ``redis.Redis`` whose address and
-            credentials are taken over.
+        client: a :class:`~django_echomq.wire.client.Client`, or a ``redis.Redis`` or
+            ``redis.RedisCluster`` whose addresses and credentials are taken over.
         names: which; all in EchoMQ's order where none is named.
         report: called with each result as it is known.
 

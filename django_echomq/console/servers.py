@@ -41,13 +41,14 @@ def queue_named(name: str) -> Queue:
 
 
 def _hurried(patient: Client) -> Client:
+    home = patient.home
     with _lock:
-        client = _impatient.get(patient)
+        client = _impatient.get(home)
         if client is None:
-            endpoint = patient.endpoint.with_options(
+            endpoint = home.endpoint.with_options(
                 socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT
             )
-            client = _impatient[patient] = Client(endpoint, _RETRY_FOR)
+            client = _impatient[home] = Client(endpoint, _RETRY_FOR)
     return client
 
 

@@ -72,8 +72,8 @@ class Queue:
 
     Args:
         name: 1 to 128 letters, digits, ``.``, ``_`` or ``-``.
-        client: a :class:`~django_echomq.wire.client.Client`, or a ``redis.Redis`` whose address
-            and credentials are taken over.
+        client: a :class:`~django_echomq.wire.client.Client`, or a ``redis.Redis`` or
+            ``redis.RedisCluster`` whose addresses and credentials are taken over.
         options: how it treats its jobs; the defaults are those of the settings.
 
     Raises:
@@ -84,7 +84,7 @@ class Queue:
     def __init__(self, name: str, client: Any, options: QueueOptions | None = None) -> None:
         self.keys = Keys(name)
         self.name = name
-        self.client = client_from(client)
+        self.client = client_from(client).of(self.keys.base)
         self.options = options or QueueOptions()
 
     def __repr__(self) -> str:

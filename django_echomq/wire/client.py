@@ -25,12 +25,12 @@ from redis.exceptions import (
     AuthorizationError,
     NoScriptError,
     OutOfMemoryError,
-    ReadOnlyError,
     ResponseError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from .cluster import NOT_HERE, not_here
 from .endpoint import Endpoint
 from .errors import EchoMQError, ServerUnavailable, refusal
 from .ids import MAX_NODE, process_mint
@@ -98,17 +98,22 @@ class Slot:
 
 
 class Client:
-    """A fenced, binary-safe client of one server. Thread-safe and fork-safe.
+    """A fenced, binary-safe client of one server, or of one slot of a cluster. Thread-safe and
+    fork-safe.
 
     Args:
         endpoint: where the server is.
         retry_for: seconds during which a lost connection is retried before
             :class:`~django_echomq.wire.errors.ServerUnavailable` is raised.
+        kin: the clients of the same cluster by slot, to which this one is added.
     """
 
-    def __init__(self, endpoint: Endpoint, retry_for: float = 1.5) -> None:
+    def __init__(
+        self, endpoint: Endpoint, retry_for: float = 1.5, kin: dict[int, Client] | None = None
+    ) -> None:
         self.endpoint = endpoint
         self.retry_for = retry_for
+        self._kin = {endpoint.slot: self} if kin is None else kin
         self._start()
         _clients.add(self)
 
@@ -125,6 +130,21 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<Client {self.endpoint.label}>"
+
+    def of(self, key: bytes) -> Client:
+        """The client of a key: this one, except on a cluster, where each slot has its own."""
+        endpoint = self.endpoint.at(key)
+        if endpoint is self.endpoint:
+            return self
+        found = self._kin.get(endpoint.slot)
+        return found or self._kin.setdefault(
+            endpoint.slot, Client(endpoint, self.retry_for, self._kin)
+        )
+
+    @property
+    def home(self) -> Client:
+        """The client of what all queues of the server share."""
+        return self.of(_NODES_KEY)
 
     # Round trips
 
@@ -147,9 +167,9 @@ class Client:
             for _ in commands:
                 try:
                     replies.append(connection.read_response())
-                except ReadOnlyError:
+                except NOT_HERE as error:
                     # A demoted primary: whoever is the primary now has to be found.
-                    raise RedisConnectionError("the server became read-only") from None
+                    raise not_here(error, connection) from None
                 except ResponseError as error:
                     replies.append(error)
         except BaseException as error:
@@ -190,8 +210,8 @@ class Client:
             for _ in commands:
                 try:
                     replies.append(await connection.read_response())
-                except ReadOnlyError:
-                    raise RedisConnectionError("the server became read-only") from None
+                except NOT_HERE as error:
+                    raise not_here(error, connection) from None
                 except ResponseError as error:
                     replies.append(error)
             return replies
@@ -326,9 +346,10 @@ class Client:
                 idle.append(connection)
 
     def close(self) -> None:
-        """Closes the connections that are not in use."""
-        self._drop_idle()
-        self._pool.disconnect()
+        """Closes the connections that are not in use, on a cluster those of all slots."""
+        for each in list(self._kin.values()):
+            each._drop_idle()
+            each._pool.disconnect()
 
     # Steps
 
@@ -337,19 +358,26 @@ class Client:
         (reply,) = yield from self._patiently([command])
         return _raised(reply)
 
-    def run(self, call: Call) -> Steps[Reply]:
+    def run(self, call: Call, patience: float | None = None) -> Steps[Reply]:
         """One script call.
+
+        Args:
+            patience: seconds in place of ``retry_for``.
 
         Raises:
             EchoMQError: what the script refused.
             ServerUnavailable: the server did not answer for ``retry_for`` seconds.
         """
-        (reply,) = yield from self.run_many([call])
+        (reply,) = yield from self.run_many([call], patience)
         return _raised(reply)
 
-    def run_many(self, calls: Sequence[Call]) -> Steps[list[Reply]]:
-        """Script calls in one round trip; refusals are values in the answer."""
-        replies = yield from self._patiently([call.command for call in calls])
+    def run_many(self, calls: Sequence[Call], patience: float | None = None) -> Steps[list[Reply]]:
+        """Script calls in one round trip; refusals are values in the answer.
+
+        Args:
+            patience: seconds in place of ``retry_for``.
+        """
+        replies = yield from self._patiently([call.command for call in calls], patience)
         for _ in range(_HEAL_ROUNDS):
             missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             if not missing:
@@ -358,7 +386,9 @@ class Client:
             # is sent again.
             texts = {calls[i].script for i in missing}
             loads: list[Command] = [("SCRIPT", "LOAD", text.text) for text in texts]
-            again = yield from self._patiently(loads + [calls[i].command for i in missing])
+            again = yield from self._patiently(
+                loads + [calls[i].command for i in missing], patience
+            )
             for i, reply in zip(missing, again[len(loads) :], strict=True):
                 replies[i] = reply
         # Flushed again and again: the whole text cannot be unknown.
@@ -366,11 +396,13 @@ class Client:
             if isinstance(reply, NoScriptError):
                 call = calls[i]
                 whole = ("EVAL", call.script.text, 1, call.base, *call.args)
-                (replies[i],) = yield from self._patiently([whole])
+                (replies[i],) = yield from self._patiently([whole], patience)
         return replies
 
-    def _patiently(self, commands: list[Command]) -> Steps[list[Reply]]:
-        deadline = time.monotonic() + self.retry_for
+    def _patiently(
+        self, commands: list[Command], patience: float | None = None
+    ) -> Steps[list[Reply]]:
+        deadline = time.monotonic() + (self.retry_for if patience is None else patience)
         delay = 0.0
         while True:
             try:
@@ -401,9 +433,10 @@ class Client:
 
     def mint(self, count: int, namespace: str = "JOB") -> Steps[list[str]]:
         """Fresh ids under the node number that this process has leased from the server."""
-        node = self._node
+        home = self.home
+        node = home._node
         if node is None or time.monotonic() > node[1]:
-            node = yield from self._lease_node()
+            (node,) = yield Detour(home, home._lease_node())
         return process_mint.mint_many(node[0], count, namespace)
 
     def _lease_node(self) -> Steps[tuple[int, float]]:
@@ -446,19 +479,27 @@ class Parked:
     def __init__(self, client: Client, longest: float) -> None:
         self._client = Client(client.endpoint.with_options(socket_timeout=longest + 5.0))
 
-    def wait(self, keys: Sequence[bytes], seconds: float) -> bytes | None:
-        """Pops a token from the first of the lists that has one; ``None`` when none came in time.
+    def wait(
+        self, keys: Sequence[bytes], seconds: float, then: Sequence[Call] = ()
+    ) -> tuple[bytes | None, list[Reply]]:
+        """Pops a token from the first of the lists that has one, and makes the calls once it has
+        or the time is over: sent with the question, they run without a further way there and back.
+
+        Returns:
+            The list, or ``None`` where no token came in time; the replies of the calls, refusals
+            as values.
 
         Raises:
             redis.exceptions.ConnectionError, redis.exceptions.TimeoutError: the connection was
-                lost.
+                lost; what of the calls ran is not known.
         """
-        (reply,) = self._client.roundtrip([("BLPOP", *keys, max(0.001, round(seconds, 3)))])
+        pop: Command = ("BLPOP", *keys, max(0.001, round(seconds, 3)))
+        reply, *replies = self._client.roundtrip([pop, *(call.command for call in then)])
         if isinstance(reply, ResponseError) and str(reply).startswith("UNBLOCKED"):
             # A demoted primary sends away whoever waits there.
             raise RedisConnectionError("the server became read-only")
         popped = _raised(reply)
-        return None if popped is None else bytes(popped[0])
+        return None if popped is None else bytes(popped[0]), replies
 
     def close(self) -> None:
         self._client.close()

@@ -6,6 +6,7 @@ Every connection, at each connect and reconnect, is fenced before it carries a c
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,9 +19,11 @@ from redis.asyncio import sentinel as aio_sentinel
 from redis.asyncio.connection import parse_url as aio_parse_url
 from redis.backoff import NoBackoff
 from redis.connection import parse_url
+from redis.crc import key_slot
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
 
+from .cluster import HOME_SLOT, NOT_HERE, Cluster, not_here
 from .embedded import EmbeddedServer, embedded
 from .errors import UnsafeClient, VersionFence
 from .keys import VERSION_KEY
@@ -64,9 +67,17 @@ def _mismatch(seen: object) -> VersionFence:
     )
 
 
+def _is_fenced_elsewhere(connection: Any) -> bool:
+    """Whether the version is not at the server of a connection, but at another of its cluster."""
+    return bool(getattr(connection, "slot", HOME_SLOT) != HOME_SLOT)
+
+
 def _fence(connection: Any) -> None:
     try:
         connection.on_connect()
+        if _is_fenced_elsewhere(connection):
+            connection.cluster.check(_fence)
+            return
         connection.send_command("GET", VERSION_KEY)
         seen = connection.read_response()
         if seen is None:
@@ -76,15 +87,20 @@ def _fence(connection: Any) -> None:
             seen = connection.read_response()
         if seen != WIRE_VERSION:
             raise _mismatch(seen)
-    except BaseException:
+    except BaseException as error:
         # A connection left open here would be used unfenced the next time.
         connection.disconnect()
+        if isinstance(error, NOT_HERE):
+            raise not_here(error, connection) from None
         raise
 
 
 async def _afence(connection: Any) -> None:
     try:
         await connection.on_connect()
+        if _is_fenced_elsewhere(connection):
+            await asyncio.to_thread(connection.cluster.check, _fence)
+            return
         await connection.send_command("GET", VERSION_KEY)
         seen = await connection.read_response()
         if seen is None:
@@ -94,8 +110,10 @@ async def _afence(connection: Any) -> None:
             seen = await connection.read_response()
         if seen != WIRE_VERSION:
             raise _mismatch(seen)
-    except BaseException:
+    except BaseException as error:
         await connection.disconnect()
+        if isinstance(error, NOT_HERE):
+            raise not_here(error, connection) from None
         raise
 
 
@@ -105,13 +123,15 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One server (or Sentinel service) and the options of connections to it.
+    """One server (or Sentinel service, or slot of a cluster) and the options of connections to it.
 
     Attributes:
         label: where it is, without secrets; safe to print.
         options: keyword arguments of a redis-py connection.
         connection_class: redis-py's connection class; the async one follows from it.
-        heal: called when a connection fails; starts the server where it is ours to start.
+        heal: called when a connection fails; starts the server where it is ours to start, finds
+            out where it is on a cluster.
+        cluster, slot: of which cluster, and of which slot the keys are.
     """
 
     label: str
@@ -121,6 +141,8 @@ class Endpoint:
     heal: Callable[[], None] = field(default=_nothing, repr=False)
     sentinels: tuple[tuple[str, int], ...] = ()
     service: str = ""
+    cluster: Cluster | None = field(default=None, repr=False)
+    slot: int = HOME_SLOT
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
@@ -171,11 +193,17 @@ class Endpoint:
         Raises:
             UnsafeClient: for a client that decodes replies, or is not a redis-py client.
         """
+        seeds: list[tuple[str, int]] = []
+        if isinstance(client, redis.RedisCluster):
+            nodes = client.get_nodes()
+            seeds = [(node.host, int(node.port)) for node in nodes]
+            client = next(filter(None, (node.redis_connection for node in nodes)), None)
         pool = getattr(client, "connection_pool", None)
         if not isinstance(pool, redis.ConnectionPool):
             raise UnsafeClient(
-                f"{type(client).__name__} is not a redis-py client of one server: "
-                "pass redis.Redis(...), or configure the connection in ECHOMQ['CONNECTIONS']"
+                f"{type(client).__name__} is not a redis-py client of one server or cluster: "
+                "pass redis.Redis(...) or redis.RedisCluster(...), or configure the connection in "
+                "ECHOMQ['CONNECTIONS']"
             )
         kwargs = pool.connection_kwargs
         _refuse_decoding(kwargs)
@@ -189,6 +217,9 @@ class Endpoint:
             raise UnsafeClient(
                 "a client made by Sentinel cannot be shared: give SENTINELS and SERVICE instead"
             )
+        if seeds:
+            found = cls._of_cluster(seeds, issubclass(kind, redis.SSLConnection), options)
+            return replace(found, label=label or found.label)
         async_class: type[Any] = aioredis.Connection
         if issubclass(kind, redis.UnixDomainSocketConnection):
             async_class = aioredis.UnixDomainSocketConnection
@@ -223,15 +254,72 @@ class Endpoint:
             service=service,
         )
 
+    @classmethod
+    def from_cluster(cls, nodes: Sequence[str], **options: Any) -> Self:
+        """An endpoint to a cluster.
+
+        Args:
+            nodes: some of its nodes, ``host:port`` or a URL each; the others are learned from them.
+                What a URL says of credentials and TLS holds for all nodes.
+
+        Raises:
+            ValueError: they cannot be read; the message does not repeat secrets.
+        """
+        if isinstance(nodes, str) or not isinstance(nodes, Sequence) or not nodes:
+            raise ValueError('CLUSTER is a list of nodes, such as ["10.0.0.1:6379"]')
+        seeds: list[tuple[str, int]] = []
+        shared: list[tuple[bool, dict[str, Any]]] = []
+        for number, node in enumerate(nodes, 1):
+            try:
+                found = cls.from_url(str(node) if "://" in str(node) else f"redis://{node}")
+            except ValueError as error:
+                raise ValueError(f"node {number} of CLUSTER is not host:port: {error}") from None
+            own = dict(found.options)
+            host, port, db = own.pop("host", ""), own.pop("port", 6379), own.pop("db", 0)
+            if not host or db:
+                raise ValueError(f"node {number} of CLUSTER must be host:port, without a number")
+            seeds.append((host, int(port)))
+            shared.append((issubclass(found.connection_class, redis.SSLConnection), own))
+        if any(each != shared[0] for each in shared):
+            raise ValueError(
+                "the nodes of CLUSTER differ in credentials or TLS; these hold for all of them"
+            )
+        tls, own = shared[0]
+        _refuse_decoding(options)
+        return cls._of_cluster(seeds, tls, {**options, **own})
+
+    @classmethod
+    def _of_cluster(
+        cls, seeds: Sequence[tuple[str, int]], tls: bool, options: Mapping[str, Any]
+    ) -> Self:
+        kept = {name: options[name] for name in options if name not in ("host", "port", "db")}
+        cluster = Cluster(seeds, tls, kept)
+        return cls(
+            "cluster:" + ",".join(f"{host}:{port}" for host, port in seeds),
+            kept,
+            cluster.connection_class,
+            cluster.async_connection_class,
+            heal=cluster.learn,
+            cluster=cluster,
+        )
+
+    def at(self, key: bytes) -> Self:
+        """The endpoint of a key: this one, unless the key is in another slot of a cluster."""
+        if self.cluster is None or (slot := key_slot(key)) == self.slot:
+            return self
+        return replace(self, slot=slot)
+
     def with_options(self, **options: Any) -> Self:
         """The same endpoint with some options replaced."""
         return replace(self, options={**self.options, **options})
 
     def _settings(self, fence: object) -> dict[str, Any]:
+        place = {"cluster": self.cluster, "slot": self.slot} if self.cluster else {}
         return {
             "socket_timeout": _TIMEOUT,
             "socket_connect_timeout": _TIMEOUT,
             **self.options,
+            **place,
             "protocol": 2,
             "redis_connect_func": fence,
         }

@@ -13,13 +13,14 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
 
 from ..queue import Queue, Settled
 from ..queue.cancel import Cause
-from ..queue.jobs import CLAIMS, Settlement
+from ..queue.jobs import CLAIMS, Exchange, Settlement
 from ..wire import __version__
 from ..wire.client import LOST, Call, Client, Reply, refusal_of
 from ..wire.errors import EchoMQError, VersionFence, WritesRefused
@@ -27,7 +28,7 @@ from .hand import Hand, Handler
 from .inbox import Inbox
 from .leases import LeaseKeeper
 from .parking import Parking
-from .promoter import AFTER_FIRING_MS, RUNS_BATCH, tick_answer, tick_call
+from .promoter import AFTER_FIRING_MS, AWAY_PATIENCE, RUNS_BATCH, tick_answer, tick_call
 from .threads import ThreadPool
 
 logger = logging.getLogger("django_echomq.worker")
@@ -36,7 +37,7 @@ _HOST = socket.gethostname()
 BEAT = 1.0  # seconds: the longest park, and the promoter's rhythm
 _TICK_BATCH = 100
 _TOKEN_RETRY = 0.005  # seconds that the first claim which finds a rate's token taken lets pass
-_AWAY_PAUSE = 0.1  # seconds between tries while the server is away, on top of the client's own
+_AWAY_PAUSE = 0.1  # seconds between tries while a server is away, on top of the client's own
 _SETTLE_BATCH = 100
 _LAST_ORDERS = 2.0  # seconds that told handlers get, after the grace time
 # Short jobs are claimed ahead: as many as should start within this many seconds, at most so many
@@ -48,6 +49,8 @@ _AHEAD_AT_MOST = 0.1
 _BRIEF = 0.0002
 _MOVES = 0.002
 _LONG = 1.0  # the run time (seconds) assumed before jobs have proved short
+# Claims are parked with the wait for work where that is for at most so many queues.
+_PARKED = 4
 # What has finished waits so long (seconds) for company while jobs claimed ahead keep the threads
 # busy; else for that share of a job's usual run time, at most as long.
 _LINGER = 0.005
@@ -81,6 +84,14 @@ class _Late(NamedTuple):
     end: _End
 
 
+class _Woken(NamedTuple):
+    """A wait for work has ended."""
+
+    parking: Parking
+    queue: Queue | None  # that has work
+    replies: Mapping[Queue, Reply]
+
+
 class _Served:
     """One queue as the loop sees it."""
 
@@ -92,6 +103,11 @@ class _Served:
         self.call: Call | None = None
         self.sent: list[_End] = []
         self.asked = 0
+        # A claim that waits at the server for something to claim; it has a slot of its own.
+        self.parked: Call | None = None
+        self.parked_limit = 0
+        self.parked_lost = False
+        self.parked_slot = queue.client.take_slot()
         # Whether the queue may have more than was claimed.
         self.more = True
         # Jobs wait for the queue's rate: when to come for the next, and how long others may be
@@ -124,6 +140,19 @@ class _Served:
         self.sent, self.finished = self.finished[:_SETTLE_BATCH], self.finished[_SETTLE_BATCH:]
         self.asked = limit
         self.call = self.settling(self.sent, limit, worker)
+        return self.call
+
+    def park(self, limit: int, worker: str) -> Call:
+        self.parked_limit = limit
+        self.parked = self.queue.jobs.exchange_call(self.parked_slot, (), limit, worker)
+        return self.parked
+
+    def unpark(self, parked: Call) -> Call:
+        """Asks what the parked claim took. Where it has not run it will not take anything: the
+        server answers it as it answers this one, which has its number and claims nothing."""
+        slot, number, _, *rest = parked.args
+        self.parked, self.parked_lost = None, False
+        self.call = Call(parked.script, parked.base, (slot, number, 0, *rest))
         return self.call
 
     def settling(self, ends: Sequence[_End], limit: int, worker: str) -> Call:
@@ -176,7 +205,7 @@ class Worker:
         self._burst = burst
         self._left = math.inf if max_jobs is None else max_jobs
         self._promoter = promoter
-        self._inbox: Inbox[_Left | _Late | tuple[Parking, Queue | None] | None] = Inbox()
+        self._inbox: Inbox[_Left | _Late | _Woken | None] = Inbox()
         self._signals = 0
         self._told_to_stop = False
         self._told = False
@@ -186,7 +215,7 @@ class Worker:
         self._line_since = 0.0
         self._line = 0, 0.0  # how many wait, and since when it is so many
         self._finished_since = 0.0
-        self._away_since: float | None = None
+        self._away: dict[Client, float] = {}  # since when
         self._served = {part: _Served(part) for queue in queues for part in queue.parts}
         self._turn = 0
         self._by_client: dict[Client, list[_Served]] = {}
@@ -212,6 +241,7 @@ class Worker:
     def quiet(self) -> None:
         """Claims nothing more, but stays. May be called from a signal handler."""
         self._quiet = True
+        self._inbox.put(None)
 
     def resume(self) -> None:
         """Claims again after :meth:`quiet`. May be called from a signal handler."""
@@ -230,15 +260,14 @@ class Worker:
                 client,
                 [served.queue for served in group],
                 BEAT,
-                lambda parking, queue: self._inbox.put((parking, queue)),
+                lambda *woken: self._inbox.put(_Woken(*woken)),
                 self.name,
             )
             for client, group in self._by_client.items()
         ]
         try:
             end = self._loop()
-            if self._away_since is None:
-                self._leave()
+            self._leave()
             return end
         finally:
             for parking in self._parkings:
@@ -306,7 +335,10 @@ class Worker:
         if self._in_hand or any(s.finished or s.sent for s in self._served.values()):
             return False
         # With nothing to settle, a stop does not wait for a server that is away.
-        if any(s.call for s in self._served.values()) and not (self._stops and self._away_since):
+        if any(
+            s.call and not (self._stops and s.queue.client in self._away)
+            for s in self._served.values()
+        ):
             return False
         if self._stops or self._left <= 0:
             return True
@@ -327,12 +359,21 @@ class Worker:
             until = min(until, self._line_since + _AHEAD_AT_MOST)
             if self._pool.brief:
                 until = min(until, now + _MOVES)
-        held = self._in_hand - self._elsewhere
-        if not self._stops and held < self._threads and not self._away_since:
-            for parking in self._parkings:
-                if not parking.asked:
-                    parking.ask(max(0.001, until - now), resting)
+        free = self._threads - (self._in_hand - self._elsewhere)
+        if not self._stops and free > 0:
+            for client, parking in zip(self._by_client, self._parkings, strict=True):
+                waiting = [queue for queue in parking.queues if queue not in resting]
+                if waiting and not parking.asked and client not in self._away:
+                    parking.ask(max(0.001, until - now), waiting, self._claims(waiting, free))
         return max(0.0, until - now)
+
+    def _claims(self, queues: Sequence[Queue], free: int) -> dict[Queue, Call]:
+        """The claims to park with. None where there are reasons not to take what comes."""
+        among = len(self._served)
+        if self._quiet or self._burst or among > _PARKED or self._left < 2 * self._slots():
+            return {}
+        each = max(1, free // among)
+        return {queue: self._served[queue].park(each, self.name) for queue in queues}
 
     def _collect(self, seconds: float, enough: int = 1) -> None:
         """Takes in what has happened; waits at most so long until so many jobs have ended, or
@@ -347,11 +388,26 @@ class Worker:
             elif isinstance(event, _Late):
                 self._elsewhere -= 1
                 self._note_end(event.end)
-            elif event is not None:
-                parking, queue = event
-                parking.asked = False
-                if queue is not None:
-                    self._served[queue].more = True
+            elif isinstance(event, _Woken):
+                self._wake(event)
+
+    def _wake(self, event: _Woken) -> None:
+        event.parking.asked = False
+        if event.queue is not None:
+            self._served[event.queue].more = True
+        for queue in event.parking.queues:
+            served = self._served[queue]
+            reply = event.replies.get(queue)
+            # One that is not parked any more was asked for, and that answer counts.
+            if served.parked and reply is not None:
+                asked, served.parked = served.parked_limit, None
+                if not isinstance(reply, Exception):
+                    self._took(served, queue.jobs.exchange_answer(reply), asked)
+            served.parked_lost = served.parked is not None
+
+    def _unwanted(self, served: _Served) -> bool:
+        """Whether a parked claim is not to take anything any more, or its answer was lost."""
+        return served.parked_lost or self._quiet or self._stops > 0
 
     def _note_end(self, end: _End) -> None:
         served = self._served[end.hand.queue]
@@ -410,6 +466,8 @@ class Worker:
         calls: list[tuple[_Served, Call, bool]] = []
         shares = self._shares(now)
         for served in self._served.values():
+            if not served.call and served.parked and self._unwanted(served):
+                served.unpark(served.parked)
             if served.call:
                 if now >= served.rest_until:
                     calls.append((served, served.call, False))
@@ -452,8 +510,11 @@ class Worker:
             mine = [entry for entry in calls if entry[0].queue.client is client]
             if not mine:
                 continue
+            asked = time.monotonic()
+            alone = len(self._by_client) == 1 or client not in self._away
+            patience = client.retry_for if alone else AWAY_PATIENCE
             try:
-                replies = client.drive(client.run_many([call for _, call, _ in mine]))
+                replies = client.drive(client.run_many([call for _, call, _ in mine], patience))
                 for reply in replies:
                     # For all jobs alike, so none of them is given up: asked again when it does.
                     if isinstance(reply, Exception):
@@ -463,17 +524,16 @@ class Worker:
             except VersionFence:
                 raise
             except (*LOST, EchoMQError) as error:
-                self._lost(error)
+                self._lost(client, error)
+                now = time.monotonic()
                 for served, _, beat in mine:
-                    served.rest_until = time.monotonic() + _AWAY_PAUSE
+                    # So that one that is slow to fail leaves others half of the time.
+                    served.rest_until = now + max(_AWAY_PAUSE, now - asked)
                     if beat:
                         served.tick_at = 0.0
                 continue
-            if self._away_since is not None:
-                logger.warning(
-                    "The server is back after %.1f s", time.monotonic() - self._away_since
-                )
-                self._away_since = None
+            if (since := self._away.pop(client, None)) and not self._is_away(client):
+                logger.warning("The server is back after %.1f s", time.monotonic() - since)
             for (served, _, beat), reply in zip(mine, replies, strict=True):
                 if isinstance(reply, Exception):
                     self._refused(served, reply, beat)
@@ -482,9 +542,14 @@ class Worker:
                 else:
                     self._answered(served, reply)
 
-    def _lost(self, error: Exception) -> None:
-        if self._away_since is None:
-            self._away_since = time.monotonic()
+    def _is_away(self, client: Client) -> bool:
+        """Whether a server is known to be away, or another node of its cluster."""
+        return any(each.home is client.home for each in self._away)
+
+    def _lost(self, client: Client, error: Exception) -> None:
+        known = self._is_away(client)
+        self._away.setdefault(client, time.monotonic())
+        if not known:
             logger.warning(
                 "The server is away, will go on when it is back (%d job(s) in hand): %s",
                 self._in_hand,
@@ -575,6 +640,8 @@ class Worker:
     def _leave(self) -> None:
         """Takes the worker off the lists; where that fails its entries end by themselves."""
         for queue in self._served:
+            if queue.client in self._away:
+                continue
             try:
                 queue.run("workers/leave", self.name)
             except (*LOST, EchoMQError) as error:
@@ -586,7 +653,8 @@ class Worker:
         except VersionFence:
             raise
         except (*LOST, EchoMQError) as error:
-            self._lost(error)
+            # Of which server, it does not say; the first calls to each will.
+            self._lost(next(iter(self._by_client)), error)
             return
         except Exception:
             logger.exception("Preparing failed")
@@ -598,7 +666,7 @@ class Worker:
         try:
             served.queue.repeat.fire(RUNS_BATCH)
         except LOST as error:
-            self._lost(error)
+            self._lost(served.queue.client, error)
         except EchoMQError as error:
             logger.error("Schedules of queue %s were not fired: %s", served.queue.name, error)
         except Exception:
@@ -629,27 +697,39 @@ class Worker:
                         word.value,
                         extra=hand.extra(),
                     )
+        self._took(served, exchange, asked)
+
+    def _took(self, served: _Served, exchange: Exchange, asked: int) -> None:
+        """Takes in what was claimed."""
+        queue, claims = served.queue, exchange.claims
         if asked:
-            claims = exchange.claims
             served.more = len(claims) >= asked
             served.rate_told(exchange.token_ms, len(claims))
-            if claims:
-                self.claimed += len(claims)
-                self._left -= len(claims)
-                self._in_hand += len(claims)
-                self._line_since = time.monotonic()
-                hands = [Hand(queue, claim, later=self._ended_elsewhere) for claim in claims]
-                self._leases.add(hands)
-                self._line = len(hands) + self._pool.waiting, self._line_since
-                self._pool.brief = self._run_time < _BRIEF
-                self._pool.submit(hands)
+        if claims and (self._quiet or self._stops):
+            served.finished += [
+                _End(Hand(queue, claim), queue.jobs.giving_back(claim)) for claim in claims
+            ]
+        elif claims:
+            self.claimed += len(claims)
+            self._left -= len(claims)
+            self._in_hand += len(claims)
+            self._line_since = time.monotonic()
+            hands = [Hand(queue, claim, later=self._ended_elsewhere) for claim in claims]
+            self._leases.add(hands)
+            self._line = len(hands) + self._pool.waiting, self._line_since
+            self._pool.brief = self._run_time < _BRIEF
+            self._pool.submit(hands)
         self._due_in(served, exchange.next_due_ms)
 
     def _give_back(self) -> Stopped:
         """Ends at once: settles what has finished, gives back the rest."""
         self._collect(0.0)
         given = 0
-        for served in self._served.values():
+        for queue, served in self._served.items():
+            if served.parked and not served.call and queue.client not in self._away:
+                asking = served.unpark(served.parked)
+                with suppress(*LOST, EchoMQError):
+                    self._answered(served, queue.client.ask(asking))
             ends = served.sent + served.finished
             settled = {end.hand.claim.job_id for end in ends}
             still_open = [

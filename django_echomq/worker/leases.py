@@ -10,15 +10,18 @@ from collections.abc import Iterable
 from ..queue import Claim, Queue
 from ..queue.cancel import Cause
 from ..queue.jobs import BATCH
-from ..wire.client import LOST
+from ..wire.client import LOST, Client
 from ..wire.errors import EchoMQError
 from .hand import Hand
 
 logger = logging.getLogger("django_echomq.worker")
 
+_AGAIN = 1.0  # seconds until what could not be asked is asked again
+
 
 class LeaseKeeper:
-    """A thread that extends all claims of a queue in one call per third of its lease.
+    """Extends all claims of a queue in one call per third of its lease, on a thread per server, so
+    that none waits for another that is away.
 
     Handlers in Python code cannot starve it for longer than the interpreter's switch interval
     per runnable thread; C code that keeps the interpreter lock can.
@@ -28,7 +31,13 @@ class LeaseKeeper:
         self._held: dict[Queue, dict[str, Hand]] = {queue: {} for queue in queues}
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        threading.Thread(target=self._serve, name=f"{name}-leases", daemon=True).start()
+        by_client: dict[Client, list[Queue]] = {}
+        for queue in self._held:
+            by_client.setdefault(queue.client, []).append(queue)
+        for group in by_client.values():
+            threading.Thread(
+                target=self._serve, args=(group,), name=f"{name}-leases", daemon=True
+            ).start()
 
     def add(self, hands: Iterable[Hand]) -> None:
         """Starts keeping claims."""
@@ -58,27 +67,41 @@ class LeaseKeeper:
     def close(self) -> None:
         self._stop.set()
 
-    def _serve(self) -> None:
-        due = {queue: time.monotonic() + self._interval(queue) for queue in self._held}
+    def _serve(self, queues: Iterable[Queue]) -> None:
+        due = {queue: time.monotonic() + self._interval(queue) for queue in queues}
+        failing: set[Queue] = set()
         while not self._stop.wait(max(0.0, min(due.values()) - time.monotonic())):
             for queue, at in due.items():
-                if at <= time.monotonic():
-                    due[queue] = time.monotonic() + self._interval(queue)
-                    self._keep(queue)
+                if at > time.monotonic():
+                    continue
+                due[queue] = time.monotonic() + self._interval(queue)
+                if error := self._keep(queue):
+                    due[queue] = min(due[queue], time.monotonic() + _AGAIN)
+                    if queue not in failing:
+                        logger.warning(
+                            "Leases of queue %s could not be extended, trying again: %s",
+                            queue.name,
+                            error,
+                        )
+                        failing.add(queue)
+                else:
+                    failing.discard(queue)
 
     @staticmethod
     def _interval(queue: Queue) -> float:
         return queue.options.lease_ms / 3000
 
-    def _keep(self, queue: Queue) -> None:
+    def _keep(self, queue: Queue) -> Exception | None:
+        """Extends what is in hand; answers why that should be tried again soon."""
         claims = [hand.claim for hand in self.hands(queue) if not hand.manual_lease]
         try:
             for start in range(0, len(claims), BATCH):
                 self._extend(queue, claims[start : start + BATCH])
         except (*LOST, EchoMQError) as error:
-            logger.warning("Leases of queue %s could not be extended: %s", queue.name, error)
+            return error
         except Exception:
             logger.exception("Leases of queue %s could not be extended", queue.name)
+        return None
 
     def _extend(self, queue: Queue, claims: list[Claim]) -> None:
         over = set(queue.jobs.extend_locks(claims))

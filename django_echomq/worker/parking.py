@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from queue import SimpleQueue
+from typing import TypeAlias
 
 from ..queue import Queue
-from ..wire.client import LOST, Client, Parked
+from ..wire.client import LOST, Call, Client, Parked, Reply
 from ..wire.errors import VersionFence, WritesRefused
 
 logger = logging.getLogger("django_echomq.worker")
 
 _PAUSE = 0.2  # seconds between tries while the server is away
+
+_Wait: TypeAlias = tuple[float, list[bytes], Mapping[Queue, Call]]
 
 
 class Parking:
@@ -28,7 +31,8 @@ class Parking:
         queues: the queues to wait for.
         longest: the longest wait in seconds.
         woken: called from the thread with the queue that has work, or ``None`` when the wait ended
-            without a token or the connection was lost.
+            without a token or the connection was lost; and with the replies of the calls that
+            followed it, where they are known.
     """
 
     def __init__(
@@ -36,33 +40,40 @@ class Parking:
         client: Client,
         queues: Sequence[Queue],
         longest: float,
-        woken: Callable[[Parking, Queue | None], object],
+        woken: Callable[[Parking, Queue | None, Mapping[Queue, Reply]], object],
         name: str,
     ) -> None:
         self.asked = False
         self._parked = Parked(client, longest)
         self._queues = {queue.keys.wake: queue for queue in queues}
         self._woken = woken
-        self._waits: SimpleQueue[tuple[float, list[bytes]] | None] = SimpleQueue()
+        self._waits: SimpleQueue[tuple[float, list[bytes], Mapping[Queue, Call]] | None] = (
+            SimpleQueue()
+        )
         threading.Thread(target=self._serve, name=f"{name}-parked", daemon=True).start()
 
-    def ask(self, seconds: float, resting: Container[Queue] = ()) -> None:
-        """Parks for at most so long, on all queues but those that rest; not at all where all do."""
-        keys = [key for key, queue in self._queues.items() if queue not in resting]
-        if keys:
-            self.asked = True
-            self._waits.put((seconds, keys))
+    @property
+    def queues(self) -> Iterable[Queue]:
+        """What it waits for."""
+        return self._queues.values()
+
+    def ask(self, seconds: float, queues: Sequence[Queue], then: Mapping[Queue, Call]) -> None:
+        """Parks for at most so long on some of the queues; the calls are made when that ends."""
+        self.asked = True
+        self._waits.put((seconds, [queue.keys.wake for queue in queues], then))
 
     def close(self) -> None:
         self._waits.put(None)
 
     def _serve(self) -> None:
         while (wait := self._waits.get()) is not None:
-            seconds, keys = wait
+            seconds, keys, calls = wait
             queue = None
+            known: dict[Queue, Reply] = {}
             try:
-                key = self._parked.wait(keys, seconds)
+                key, replies = self._parked.wait(keys, seconds, list(calls.values()))
                 queue = self._queues.get(key) if key else None
+                known = dict(zip(calls, replies, strict=True))
             except VersionFence as error:
                 logger.error("%s", error)
                 time.sleep(_PAUSE)
@@ -72,5 +83,5 @@ class Parking:
             except Exception:
                 logger.exception("Waiting for work failed")
                 time.sleep(_PAUSE)
-            self._woken(self, queue)
+            self._woken(self, queue, known)
         self._parked.close()

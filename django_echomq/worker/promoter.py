@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from ..queue import Queue
-from ..wire.client import LOST, Call
+from ..wire.client import LOST, Call, Client
 from ..wire.errors import EchoMQError, VersionFence
 
 logger = logging.getLogger("django_echomq.promoter")
@@ -19,6 +19,8 @@ logger = logging.getLogger("django_echomq.promoter")
 RUNS_BATCH = 100
 #: After firing, how long until the next beat looks at what comes next.
 AFTER_FIRING_MS = 20
+#: Seconds that are spent on a server that is away, each time, where others are to be served.
+AWAY_PATIENCE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ class Promoter:
         self._tick = tick
         self._batch = batch
         self._stop: SimpleQueue[None] = SimpleQueue()
-        self._away = False
+        self._away: set[Client] = set()
 
     def stop(self) -> None:
         """Ends :meth:`run` after the beat in hand. May be called from a signal handler."""
@@ -161,26 +163,33 @@ class Promoter:
         except VersionFence:
             raise
         except (*LOST, EchoMQError) as error:
-            if not self._away:
+            if not self._is_away(queue.client):
                 logger.warning("The server is away, will go on when it is back: %s", error)
-            self._away = True
+            self._away.add(queue.client)
             return self._tick
         except Exception:
             logger.exception("The beat on queue %s failed", queue.name)
             return self._tick
-        if self._away:
-            self._away = False
-            logger.warning("The server is back")
+        if queue.client in self._away:
+            self._away.remove(queue.client)
+            if not self._is_away(queue.client):
+                logger.warning("The server is back")
         if tick.full or tick.runs_due > RUNS_BATCH:
             return 0.0
         return self._tick if tick.next_ms is None else tick.next_ms / 1000
+
+    def _is_away(self, client: Client) -> bool:
+        """Whether a server is known to be away, or another node of its cluster."""
+        return any(each.home is client.home for each in self._away)
 
     def beat(self, queue: Queue) -> Tick:
         """One bounded beat on one queue."""
         if self._prepare:
             self._prepare()
             self._prepare = None
-        reply = queue.drive(queue.client.run(tick_call(queue, self._batch)))
+        # One that is away is not waited for, as others are to be served.
+        patience = AWAY_PATIENCE if queue.client in self._away else None
+        reply = queue.drive(queue.client.run(tick_call(queue, self._batch), patience))
         tick = tick_answer(queue, reply)
         if tick.runs_due:
             queue.repeat.fire(RUNS_BATCH)

@@ -49,6 +49,7 @@ def test_every_scenario_of_the_queue_lane_batch_and_lock_families_is_served() ->
     assert len(SERVED) == 60
 
 
+@pytest.mark.usefixtures("one_server")
 def test_nothing_of_a_run_is_left_and_nothing_else_is_touched(
     client: Client, raw: redis.Redis
 ) -> None:

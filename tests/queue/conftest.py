@@ -40,9 +40,9 @@ def disposable(tmp_path: Path) -> Iterator[Endpoint]:
 
 
 @pytest.fixture
-def proxy(endpoint: Endpoint) -> Iterator[Proxy]:
+def proxy(one_server: Endpoint) -> Iterator[Proxy]:
     """A server that loses replies when told to."""
-    made = Proxy(endpoint)
+    made = Proxy(one_server)
     yield made
     made.close()
 

@@ -14,6 +14,7 @@ from tests.wire.monitor import Recording, recorded
 
 
 @pytest.mark.parametrize(("length", "most"), [(30, 290), (66, 300), (200, 460)])
+@pytest.mark.usefixtures("one_server")
 def test_a_waiting_job_costs_little_memory(
     make_queue: Callable[..., Queue], raw: redis.Redis, length: int, most: int
 ) -> None:

@@ -50,7 +50,8 @@ def test_the_settings_of_the_suite_are_sound() -> None:
         ({"CONNECTIONS": {"default": {**URL, "EMBEDDED": "x"}}}, "E002", "one server"),
         ({"CONNECTIONS": {"default": {"CACHE": "defualt"}}}, "E002", "Did you mean 'default'"),
         ({"CONNECTIONS": {"default": {"SENTINELS": [("h", 1)]}}}, "E002", "SERVICE"),
-        ({"CONNECTIONS": {"default": {"CLUSTER": ["h:1"]}}}, "E002", "not served"),
+        ({"CONNECTIONS": {"default": {"CLUSTER": "h:1"}}}, "E002", "is a list of nodes"),
+        ({"CONNECTIONS": {"default": {"CLUSTER": ["h:1", "h:x"]}}}, "E002", "node 2 of CLUSTER"),
         (
             {"CONNECTIONS": {"default": {**URL, "OPTIONS": {"decode_responses": True}}}},
             "E002",

@@ -19,13 +19,13 @@ ELSEWHERE = 9
 
 
 @pytest.fixture
-def elsewhere(endpoint: Endpoint, raw_elsewhere: redis.Redis) -> Endpoint:
+def elsewhere(one_server: Endpoint, raw_elsewhere: redis.Redis) -> Endpoint:
     """An empty database of the run's server, without a version fence."""
-    return endpoint.with_options(db=ELSEWHERE)
+    return one_server.with_options(db=ELSEWHERE)
 
 
 @pytest.fixture
-def raw_elsewhere(raw: redis.Redis) -> Iterator[redis.Redis]:
+def raw_elsewhere(one_server: Endpoint, raw: redis.Redis) -> Iterator[redis.Redis]:
     """A plain client of that database."""
     options = {**raw.connection_pool.connection_kwargs, "db": ELSEWHERE}
     pool = redis.ConnectionPool(connection_class=raw.connection_pool.connection_class, **options)
@@ -37,8 +37,8 @@ def raw_elsewhere(raw: redis.Redis) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def proxy(endpoint: Endpoint) -> Iterator[Proxy]:
+def proxy(one_server: Endpoint) -> Iterator[Proxy]:
     """The run's server by way of a proxy that loses replies on request."""
-    made = Proxy(endpoint)
+    made = Proxy(one_server)
     yield made
     made.close()

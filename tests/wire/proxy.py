@@ -67,6 +67,12 @@ class Proxy:
         with self._lock:
             return sum(bool(data) for _, data in self._held.values())
 
+    @property
+    def awaited(self) -> int:
+        """How many calls are still to come of which the call or the reply is to be held back."""
+        with self._lock:
+            return len(self._calls_to_hold) + len(self._replies_to_hold)
+
     def release(self) -> None:
         """Sends what was held back on its way."""
         with self._lock:
@@ -164,13 +170,19 @@ class Proxy:
                         doomed = next((sha for sha in self._doomed if sha in data), doomed)
                         self._begin_to_hold(near, far, data)
                     self._pass(near, far, data)
-                elif doomed is None or data.startswith(b"-NOSCRIPT"):
+                elif data.startswith(b"-NOSCRIPT") or not self._lose(doomed):
                     self._pass(far, near, data)
                 else:
-                    with self._lock:
-                        self._doomed.remove(doomed)
-                        self.lost += 1
                     return
+
+    def _lose(self, doomed: bytes | None) -> bool:
+        """Whether the reply to such a call is to be lost; another connection may have lost it."""
+        with self._lock:
+            if doomed not in self._doomed:
+                return False
+            self._doomed.remove(doomed)
+            self.lost += 1
+            return True
 
     def _begin_to_hold(self, near: socket.socket, far: socket.socket, data: bytes) -> None:
         for wanted, source, target in (

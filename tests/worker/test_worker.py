@@ -14,8 +14,9 @@ from django_echomq.queue import Queue
 from django_echomq.queue.jobs import Settlement
 from django_echomq.wire.client import Client
 from django_echomq.wire.endpoint import Endpoint
-from django_echomq.wire.errors import VersionFence
-from django_echomq.worker import Hand, Stopped, Worker
+from django_echomq.wire.errors import ServerUnavailable, VersionFence
+from django_echomq.worker import Hand, Stopped, Worker, leases
+from django_echomq.worker.leases import LeaseKeeper
 from tests.conftest import complete, running, wait_until
 
 MakeQueue = Callable[..., Queue]
@@ -32,10 +33,10 @@ def test_burst_works_off_all_queues_and_ends(make_queue: MakeQueue) -> None:
 
 
 def test_queues_of_several_servers(
-    make_queue: MakeQueue, endpoint: Endpoint, raw: redis.Redis
+    make_queue: MakeQueue, one_server: Endpoint, raw: redis.Redis
 ) -> None:
     here = make_queue()
-    there = Queue(here.name, Client(endpoint.with_options(db=7)))
+    there = Queue(here.name, Client(one_server.with_options(db=7)))
     for queue in (here, there):
         queue.jobs.enqueue_many([b"x"] * 20)
     try:
@@ -51,6 +52,22 @@ def test_queues_of_several_servers(
             wait_until(lambda: there.jobs.state(late) == "completed")
     finally:
         there.drive(there.client.command("FLUSHDB"))
+
+
+def test_a_server_that_is_away_holds_up_no_other(
+    make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = make_queue()
+    nowhere = Client(Endpoint.from_url("redis://127.0.0.1:1/0"))
+    worker = Worker([Queue("nowhere", nowhere), here], complete, name="w")
+    with caplog.at_level(logging.WARNING, "django_echomq.worker"), running(worker):
+        wait_until(lambda: "is away" in caplog.text)
+        for _ in range(20):
+            late = here.jobs.enqueue(b"x").job_id
+            wait_until(lambda job_id=late: here.jobs.state(job_id) == "completed")
+    # Told once: that the one answers says nothing of the other.
+    assert caplog.text.count("is away") == 1
+    assert "is back after" not in caplog.text
 
 
 def test_a_handler_that_raises_fails_the_attempt(
@@ -175,6 +192,33 @@ def test_a_lost_lease_is_told_and_the_late_end_refused(
     assert queue.jobs.state(job_id) == "active"
     queue.jobs.complete(other)
     assert queue.metrics.counts("completed") == {"completed": 1}
+
+
+def test_leases_that_could_not_be_extended_are_tried_again_soon(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not a third of a lease later: the server may be back just before they lapse."""
+    asked: list[Queue] = []
+    monkeypatch.setattr(leases, "_AGAIN", 0.01)
+    away, there = make_queue(lease_ms=3_000), make_queue(lease_ms=3_000)
+    for queue in (away, there):
+
+        def extend(claims: object, queue: Queue = queue) -> list[str]:
+            asked.append(queue)
+            if queue is away:
+                raise ServerUnavailable("away")
+            return []
+
+        monkeypatch.setattr(queue.jobs, "extend_locks", extend)
+        queue.jobs.enqueue(b"x")
+    keeper = LeaseKeeper([away, there], "w")
+    keeper.add(Hand(queue, queue.jobs.claim()[0]) for queue in (away, there))
+    try:
+        wait_until(lambda: asked.count(away) >= 20)
+    finally:
+        keeper.close()
+    assert asked.count(there) < 10
+    assert caplog.text.count("could not be extended") == 1
 
 
 def test_another_wire_version_ends_the_worker(endpoint: Endpoint, raw: redis.Redis) -> None:
