@@ -3,7 +3,7 @@
 #   VENV         where the virtual environment lives
 #   PYTHON       the interpreter it is made with (default: the newest one on PATH)
 #   DJANGO       a version to install, such as DJANGO='Django==5.2.*' (default: the newest)
-#   ARGS         arguments of `make demo` and `make model`
+#   ARGS         arguments of `make demo`, `make model` and `make soak`
 #   PYTEST_ARGS  arguments of pytest, such as PYTEST_ARGS='-m "not slow"' (default: -n 4)
 #   LINT=0       `make test` without ruff and import-linter
 #   MYPY=0       `make test` without mypy
@@ -60,6 +60,10 @@ endif
 .PHONY: model
 model: $(VENV)/.installed-test ## Run a queue beside its model for long (ARGS='--minutes 60')
 	$(BIN)/python -m tests.model $(ARGS)
+
+.PHONY: soak
+soak: $(VENV)/.installed-test ## Load a queue under constant faults, and balance it (ARGS='--minutes 30')
+	$(BIN)/python -m tests.soak $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.installed-test ## Lint and type-check only

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .wire import __version__
 
 if TYPE_CHECKING:
-    from .queue import Queue, Unique
+    from .queue import NotReplicated, Queue, Unique
     from .queue.backoff import Delays, Exponential, Fixed, Jitter
     from .queue.cancel import Cancelled, CancelToken
     from .queues import get_queue
@@ -59,6 +59,7 @@ _HOMES = {
     "Exponential": ".queue.backoff",
     "Fixed": ".queue.backoff",
     "Jitter": ".queue.backoff",
+    "NotReplicated": ".queue",
     "Queue": ".queue",
     "Retry": ".tasks.verdicts",
     "Unique": ".queue",
@@ -82,6 +83,7 @@ __all__ = [
     "JobLocked",
     "NotDead",
     "NotPaused",
+    "NotReplicated",
     "PayloadTooLarge",
     "Queue",
     "RateLimited",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from .wire.keys import check_lane, check_queue
 
 _TOP = ("CONNECTIONS", "QUEUES", "SCHEDULES", "CONSOLE")
 _CONNECTION_KINDS = ("URL", "CACHE", "EMBEDDED", "SENTINELS", "CLUSTER")
-_CONNECTION = (*_CONNECTION_KINDS, "SERVICE", "OPTIONS")
+_CONNECTION = (*_CONNECTION_KINDS, "SERVICE", "OPTIONS", "REPLICAS", "REPLICAS_TIMEOUT")
 
 
 @dataclass(frozen=True)
@@ -213,6 +213,13 @@ _QUEUE_OPTIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
 }
 
 
+# Each reads one option of a connection and answers the fields of Endpoint that it sets.
+_REPLICATION: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "REPLICAS": _whole("replicas", 0),
+    "REPLICAS_TIMEOUT": _duration("replicas_ms", 1, None),
+}
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("it must be text")
@@ -286,6 +293,11 @@ class _Reader:
                 )
             elif kinds == ["SENTINELS"] and not definition.get("SERVICE"):
                 self.problem(2, f"{where} needs SERVICE, the name that Sentinel knows.")
+            elif kinds == ["SENTINELS"]:
+                try:
+                    Endpoint.from_sentinels(definition["SENTINELS"], definition["SERVICE"])
+                except ValueError as error:
+                    self.problem(2, f"{where}: {error}.")
             elif kinds in (["URL"], ["CLUSTER"]):
                 try:
                     if kinds == ["URL"]:
@@ -309,6 +321,16 @@ class _Reader:
                 self.problem(
                     2, f"{where}: decode_responses=True would corrupt payloads.", "Drop it."
                 )
+            for key, read in _REPLICATION.items():
+                if key in definition:
+                    try:
+                        read(definition[key])
+                    except (TypeError, ValueError) as error:
+                        self.problem(2, f"{where}[{key!r}] is {definition[key]!r}: {error}.")
+            if "REPLICAS_TIMEOUT" in definition and not definition.get("REPLICAS"):
+                self.problem(2, f"{where}: REPLICAS_TIMEOUT says how long to wait for REPLICAS.")
+            if definition.get("REPLICAS") and kinds == ["EMBEDDED"]:
+                self.problem(2, f"{where}: an embedded server has no replicas.", "Drop REPLICAS.")
             if len(self.problems) == before:
                 sound[alias] = definition
         return sound
@@ -571,6 +593,14 @@ def endpoint(alias: str) -> Endpoint:
                 did_you_mean(alias, current.connections),
             ),
         )
+    replication: dict[str, Any] = {}
+    for key, read in _REPLICATION.items():
+        if key in definition:
+            replication |= read(definition[key])
+    return replace(_server(alias, definition), **replication)
+
+
+def _server(alias: str, definition: Mapping[str, Any]) -> Endpoint:
     options = dict(definition.get("OPTIONS", {}))
     try:
         if "URL" in definition:

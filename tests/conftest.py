@@ -17,10 +17,11 @@ import pytest
 import redis
 from django.conf import settings
 from django.test import override_settings
+from redis.sentinel import Sentinel
 
 from django_echomq.queue import Queue, QueueOptions
 from django_echomq.queue.jobs import Settlement
-from django_echomq.queues import forget_queues, get_queue
+from django_echomq.queues import forget_queues, get_client, get_queue
 from django_echomq.wire.client import Client
 from django_echomq.wire.embedded import embedded
 from django_echomq.wire.endpoint import Endpoint
@@ -39,6 +40,9 @@ def endpoint() -> Iterator[Endpoint]:
     connection = settings.ECHOMQ["CONNECTIONS"]["default"]
     if "URL" in connection:
         yield Endpoint.from_url(connection["URL"])
+        return
+    if "SENTINELS" in connection:
+        yield get_client().endpoint
         return
     if "CLUSTER" in connection:
         nodes = Nodes(ports_of(connection["CLUSTER"]))
@@ -101,6 +105,9 @@ def raw(endpoint: Endpoint) -> redis.Redis:
     options = dict(endpoint.options)
     if endpoint.cluster:
         return Router(ports_of(settings.ECHOMQ["CONNECTIONS"]["default"]["CLUSTER"]))
+    if endpoint.sentinels:
+        found = Sentinel(endpoint.sentinels).discover_master(endpoint.service)
+        options |= zip(("host", "port"), found, strict=True)
     if "path" in options:
         return redis.Redis(unix_socket_path=options["path"])
     return redis.Redis(

@@ -10,6 +10,8 @@ the environment:
     Another database for processes that a test starts, as JSON.
 ``ECHOMQ_TEST_URL``
     URL of a running server to test against. Without it an embedded Valkey is started.
+``ECHOMQ_TEST_SENTINELS``
+    A connection with ``SENTINELS``, as JSON, to test against.
 ``ECHOMQ_TEST_VALKEY``
     Folder of the embedded Valkey.
 ``ECHOMQ_TEST_SERVER``
@@ -114,6 +116,8 @@ if database := os.environ.get("ECHOMQ_TEST_DATABASE"):
 _CONNECTION: dict[str, Any]
 if os.environ.get("ECHOMQ_TEST_URL"):
     _CONNECTION = {"URL": os.environ["ECHOMQ_TEST_URL"]}
+elif os.environ.get("ECHOMQ_TEST_SENTINELS"):
+    _CONNECTION = json.loads(os.environ["ECHOMQ_TEST_SENTINELS"])
 elif os.environ.get("ECHOMQ_TEST_CLUSTER"):
     _CONNECTION = {"CLUSTER": json.loads(os.environ["ECHOMQ_TEST_CLUSTER"])}
 elif server == "cluster":

@@ -27,6 +27,7 @@ from .values import (
     Claim,
     Job,
     Listed,
+    NotReplicated,
     Outcome,
     Page,
     Settled,
@@ -121,6 +122,7 @@ class Jobs:
             InvalidId, WrongKind, InvalidName, PayloadTooLarge, TypeError, ValueError: nothing was
                 sent.
             ServerUnavailable: not known to be admitted.
+            NotReplicated: admitted, and not known to survive a failover.
         """
         return self.admit(payload, "now", 0, job_id, lane, priority, unique)
 
@@ -166,6 +168,10 @@ class Jobs:
 
         Args:
             progress: called with (done, total) after each batch.
+
+        Raises:
+            NotReplicated: all are admitted, and some are not known to survive a failover. Batches
+                behind the first of these are sent without waiting for replicas.
         """
         payloads = list(payloads)
         admissions: list[Admission] = []
@@ -185,10 +191,14 @@ class Jobs:
         ms: int = 0,
     ) -> Generator[list[Admission]]:
         """:meth:`enqueue_many`, batch by batch, so that what is made of one batch is made while
-        the server admits the next; ``when`` and ``ms`` as of :meth:`admission`."""
+        the server admits the next, unless each is to be replicated; ``when`` and ``ms`` as of
+        :meth:`admission`."""
         bodies = [self.body(payload) for payload in payloads]
         head = self._head(lane, priority, None, when, ms, False)
         client = self._client
+        if client.endpoint.replicas:
+            yield client.drive(self._admit(bodies, None, head))
+            return
         sent: deque[tuple[Slot, list[str], list[bytes]]] = deque()
 
         def calls() -> Iterator[Call]:
@@ -201,7 +211,8 @@ class Jobs:
         try:
             for verdicts in client.stream(calls()):
                 slot, names, batch = sent[0]
-                yield client.drive(self._admitted(slot, names, batch, head, verdicts))
+                steps = self._admitted(slot, names, batch, head, verdicts, waits=False)
+                yield client.drive(steps)[0]
                 sent.popleft()
                 client.give_slot(slot)
         finally:
@@ -222,9 +233,10 @@ class Jobs:
         """Admits one job; ``when``, ``ms`` and minted ids as of :meth:`admission`."""
         body = self.body(payload)
         head = self._head(lane, priority, unique, when, ms, job_id is not None)
-        if job_id is not None:
-            return self._client.drive(self._admit([body], [check_job(job_id)], head))[0]
         client = self._client
+        if job_id is not None or client.endpoint.replicas:
+            given = minted_id if job_id is None else check_job(job_id)
+            return client.drive(self._admit([body], given and [given], head))[0]
         name = minted_id or client.drive(self._queue.mint(1))[0]
         slot = client.take_slot()
         try:
@@ -302,6 +314,8 @@ class Jobs:
         self, bodies: list[bytes], ids: Sequence[str] | None, head: tuple[Argument, ...]
     ) -> Steps[list[Admission]]:
         admissions: list[Admission] = []
+        endpoint = self._client.endpoint
+        fewest = endpoint.replicas
         slot = self._client.take_slot()
         try:
             for batch in _batches(bodies, BATCH):
@@ -309,11 +323,18 @@ class Jobs:
                     names = yield from self._queue.mint(len(batch))
                 else:
                     names = list(ids[len(admissions) : len(admissions) + len(batch)])
+                waits = fewest == endpoint.replicas  # once short, the verdict is known
                 call = self._admit_call(slot, names, batch, head)
-                verdicts = yield from self._client.run(call)
-                admissions += yield from self._admitted(slot, names, batch, head, verdicts)
+                verdicts, replicas = yield from self._client.admit(call, waits)
+                admitted, fewer = yield from self._admitted(
+                    slot, names, batch, head, verdicts, waits
+                )
+                admissions += admitted
+                fewest = min(fewest, replicas, fewer)
         finally:
             self._client.give_slot(slot)
+        if fewest < endpoint.replicas:
+            raise NotReplicated(admissions, fewest, endpoint.replicas, endpoint.replicas_ms)
         return admissions
 
     def _admit_call(
@@ -329,19 +350,24 @@ class Jobs:
         bodies: list[bytes],
         head: tuple[Argument, ...],
         verdicts: Sequence[Any],
-    ) -> Steps[list[Admission]]:
-        """What became of a batch; ids that met an existing row are minted again."""
+        waits: bool,
+    ) -> Steps[tuple[list[Admission], int]]:
+        """What became of a batch. Ids that met an existing row are minted again; how many replicas
+        have what was admitted under others."""
         admissions = [
             _admission(name, verdict, head) for name, verdict in zip(names, verdicts, strict=True)
         ]
+        replicas = self._client.endpoint.replicas
         if collided := [n for n, verdict in enumerate(verdicts) if verdict == 0]:
             fresh = yield from self._queue.mint(len(collided))
             again = [bodies[n] for n in collided]
-            replies = yield from self._client.run(self._admit_call(slot, fresh, again, head))
-            admitted = yield from self._admitted(slot, fresh, again, head, replies)
+            call = self._admit_call(slot, fresh, again, head)
+            replies, replicas = yield from self._client.admit(call, waits)
+            admitted, fewer = yield from self._admitted(slot, fresh, again, head, replies, waits)
+            replicas = min(replicas, fewer)
             for n, admission in zip(collided, admitted, strict=True):
                 admissions[n] = admission
-        return admissions
+        return admissions, replicas
 
     def body(self, payload: bytes | str) -> bytes:
         """The payload as bytes.

@@ -26,7 +26,7 @@ from .jobs import BATCH, Jobs, Settlement
 from .limits import Rate, shares
 from .metrics import Histograms, Metrics, Overview, Throughput
 from .queue import Look, Queue, QueueOptions, client_from
-from .values import Admission, Claim, Job, Listed, Page, Settled, Unique, Verdict
+from .values import Admission, Claim, Job, Listed, NotReplicated, Page, Settled, Unique, Verdict
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -271,6 +271,8 @@ class PartitionedJobs(Jobs):
             yield from part.jobs.stream(bodies, lane=lane, priority=priority, when=when, ms=ms)
             return
         most = BATCH * len(self._queue.parts)
+        if self._client.endpoint.replicas:
+            most = len(bodies) or 1  # all are admitted before it is told what is not replicated
         for start in range(0, len(bodies), most):
             some = bodies[start : start + most]
             yield self._client.drive(self.admission(some, priority=priority, when=when, ms=ms))
@@ -308,6 +310,8 @@ class PartitionedJobs(Jobs):
                     if any(self._queue.part_of(job_id) is not first for job_id in kept or ()):
                         kept = None  # minted for elsewhere
             admissions: dict[int, Admission] = {}
+            short: NotReplicated | None = None
+            fewest = self._client.endpoint.replicas
             for part, numbers in _grouped(parts).items():
                 some = None if kept is None else [kept[n] for n in numbers]
                 admission = part.jobs.admission(
@@ -320,9 +324,16 @@ class PartitionedJobs(Jobs):
                     when=when,
                     ms=ms,
                 )
-                (told,) = yield Detour(part.client, admission)
+                try:
+                    (told,) = yield Detour(part.client, admission)
+                except NotReplicated as error:
+                    told, short = error.admissions, error
+                    fewest = min(fewest, error.replicas)
                 admissions.update(zip(numbers, told, strict=True))
-            return [admissions[n] for n in range(len(bodies))]
+            done = [admissions[n] for n in range(len(bodies))]
+            if short:
+                raise NotReplicated(done, fewest, short.asked, short.ms)
+            return done
 
         return steps()
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from ..wire.errors import InvalidId
+from ..wire.errors import EchoMQError, InvalidId
 from ..wire.ids import minted_at
 from ..wire.keys import check_unique
 from .clock import Duration, duration_ms
@@ -36,6 +36,29 @@ class Admission:
 
     job_id: str
     outcome: str
+
+
+class NotReplicated(EchoMQError):
+    """The jobs are admitted, and fewer replicas than ``REPLICAS`` asks for are known to have them.
+
+    They run, unless a failover to a replica without them comes first. Admitting them again makes
+    further jobs.
+
+    Attributes:
+        admissions: what the call would have returned.
+        replicas, asked: how many replicas have all of them, and should.
+        ms: how long these had.
+    """
+
+    def __init__(self, admissions: list[Admission], replicas: int, asked: int, ms: int) -> None:
+        first = admissions[0].job_id
+        more = f" and {len(admissions) - 1} more" if len(admissions) > 1 else ""
+        super().__init__(
+            f"{first}{more}: admitted, but only {replicas} of {asked} replicas acknowledged it "
+            f"within {ms / 1000:g} s; a failover now may lose it"
+        )
+        self.admissions = admissions
+        self.replicas, self.asked, self.ms = replicas, asked, ms
 
 
 @dataclass(frozen=True, slots=True)

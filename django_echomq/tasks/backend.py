@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
@@ -12,7 +13,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from ..conf import queue_names, read_settings
-from ..queue import Admission, Job, Queue, Unique
+from ..queue import Admission, Job, NotReplicated, Queue, Unique
 from ..queue.backoff import backoff_from, backoff_to
 from ..queue.clock import duration_ms, instant_ms
 from ..queues import get_queue
@@ -85,6 +86,7 @@ class EchoMQBackend(BaseTaskBackend):
             TypeError, ValueError: the arguments are not JSON; nothing was sent.
             PayloadTooLarge: nothing was sent.
             ServerUnavailable: not known to be sent.
+            NotReplicated: sent, and not known to survive a failover.
         """
         return _Sending(task).send(args, kwargs)
 
@@ -104,7 +106,8 @@ class EchoMQBackend(BaseTaskBackend):
         """:meth:`enqueue` on the running event loop, without a thread."""
         sending = _Sending(task)
         call = sending.call(args, kwargs)
-        (admission,) = await sending.queue.client.adrive(sending.steps([call.encode()]))
+        with sending.telling([call]):
+            (admission,) = await sending.queue.client.adrive(sending.steps([call.encode()]))
         return sending.sent(call, admission)
 
     def enqueue_many(
@@ -133,7 +136,8 @@ class EchoMQBackend(BaseTaskBackend):
         result = fresh_result(task, job_id, call.args, call.kwargs)
 
         def send() -> None:
-            (admission,) = sending.queue.drive(sending.steps([payload], [job_id]))
+            with sending.telling([call]):
+                (admission,) = sending.queue.drive(sending.steps([payload], [job_id]))
             for name, value in (
                 ("id", admission.job_id),
                 ("outcome", admission.outcome),
@@ -255,15 +259,17 @@ class _Sending:
         self, args: Sequence[Any], kwargs: dict[str, Any], job_id: str | None = None
     ) -> EchoTaskResult:
         call = self.call(args, kwargs)
-        admission = self.queue.jobs.admit(call.encode(), job_id=job_id, **self._where)
+        with self.telling([call]):
+            admission = self.queue.jobs.admit(call.encode(), job_id=job_id, **self._where)
         return self.sent(call, admission)
 
     def send_many(self, calls: list[Envelope]) -> list[EchoTaskResult]:
         where = {name: value for name, value in self._where.items() if name != "unique"}
         results: list[EchoTaskResult] = []
-        for batch in self.queue.jobs.stream([call.encode() for call in calls], **where):
-            of = calls[len(results) : len(results) + len(batch)]
-            results += [self.sent(call, done) for call, done in zip(of, batch, strict=True)]
+        with self.telling(calls):
+            for batch in self.queue.jobs.stream([call.encode() for call in calls], **where):
+                of = calls[len(results) : len(results) + len(batch)]
+                results += [self.sent(call, done) for call, done in zip(of, batch, strict=True)]
         return results
 
     def mint(self) -> str:
@@ -279,6 +285,16 @@ class _Sending:
         self, payloads: list[bytes], minted_ids: list[str] | None = None
     ) -> Steps[list[Admission]]:
         return self.queue.jobs.admission(payloads, minted_ids=minted_ids, **self._where)
+
+    @contextmanager
+    def telling(self, calls: Sequence[Envelope]) -> Iterator[None]:
+        """Tells of the calls also where they are sent and an exception says what else is wrong."""
+        try:
+            yield
+        except NotReplicated as error:
+            for call, admission in zip(calls, error.admissions, strict=True):
+                self.sent(call, admission)
+            raise
 
     def sent(self, call: Envelope, admission: Admission) -> EchoTaskResult:
         result = fresh_result(

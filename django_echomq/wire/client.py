@@ -399,6 +399,25 @@ class Client:
                 (replies[i],) = yield from self._patiently([whole], patience)
         return replies
 
+    def admit(self, call: Call, waits: bool = True) -> Steps[tuple[Reply, int]]:
+        """:meth:`run` of a call that admits, and how many replicas are known to have what it
+        admitted.
+
+        They are waited for in the same write. The call always writes, also where it is repeated
+        and answered from the ledger, so that the wait behind it covers all that came before.
+        """
+        if not (waits and self.endpoint.replicas):
+            return (yield from self.run(call)), 0
+        wait: Command = ("WAIT", self.endpoint.replicas, self.endpoint.replicas_ms)
+        load: Command = ("SCRIPT", "LOAD", call.script.text)
+        tries: list[list[Command]] = [[call.command], *[[load, call.command]] * _HEAL_ROUNDS]
+        tries.append([("EVAL", call.script.text, 1, call.base, *call.args)])
+        for commands in tries:
+            *_, reply, acknowledged = yield from self._patiently([*commands, wait])
+            if not isinstance(reply, NoScriptError):
+                break
+        return _raised(reply), int(_raised(acknowledged))
+
     def _patiently(
         self, commands: list[Command], patience: float | None = None
     ) -> Steps[list[Reply]]:
@@ -406,7 +425,11 @@ class Client:
         delay = 0.0
         while True:
             try:
-                return (yield commands)
+                replies = yield commands
+                if commands[-1][0] == "WAIT" and _demoted(replies[-1]):
+                    # The new primary may have what was written, or not.
+                    raise RedisConnectionError("the server became read-only")
+                return replies
             except LOGIN:
                 raise
             except LOST as error:
@@ -460,6 +483,11 @@ def _raised(reply: Reply) -> Reply:
     return reply
 
 
+def _demoted(reply: Reply) -> bool:
+    """Whether a wait ended as its primary was demoted, which sends away whoever waits there."""
+    return isinstance(reply, ResponseError) and str(reply).startswith(("UNBLOCKED", "WAIT cannot"))
+
+
 def refusal_of(error: Exception) -> EchoMQError | None:
     """The exception for an error among the replies, or ``None`` where it is not one of ours."""
     # redis-py takes the first word off where it has a class for it.
@@ -495,8 +523,7 @@ class Parked:
         """
         pop: Command = ("BLPOP", *keys, max(0.001, round(seconds, 3)))
         reply, *replies = self._client.roundtrip([pop, *(call.command for call in then)])
-        if isinstance(reply, ResponseError) and str(reply).startswith("UNBLOCKED"):
-            # A demoted primary sends away whoever waits there.
+        if _demoted(reply):
             raise RedisConnectionError("the server became read-only")
         popped = _raised(reply)
         return None if popped is None else bytes(popped[0]), replies

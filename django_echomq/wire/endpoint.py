@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -117,6 +117,41 @@ async def _afence(connection: Any) -> None:
         raise
 
 
+class _Sentinels(list[Any]):
+    """The sentinels, the one that answered last comes first.
+
+    redis-py swaps two places for that, which loses a sentinel when two calls do so at once.
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(tuple(super().__iter__()))
+
+    def __setitem__(self, place: Any, sentinel: Any) -> None:
+        if place == 0:
+            rest = (each for each in self if each is not sentinel)
+            super().__setitem__(slice(None), [sentinel, *rest])
+
+
+class _SentinelPool(SentinelConnectionPool):
+    """Takes the connections to the sentinels along when it is closed."""
+
+    def disconnect(self, inuse_connections: bool = True) -> None:
+        super().disconnect(inuse_connections)
+        if inuse_connections:
+            for sentinel in self.sentinel_manager.sentinels:
+                sentinel.close()
+
+
+class _AsyncSentinelPool(aio_sentinel.SentinelConnectionPool, aioredis.BlockingConnectionPool):
+    """The same; whoever comes when all connections are in use waits for one."""
+
+    async def disconnect(self, inuse_connections: bool = True) -> None:
+        await super().disconnect(inuse_connections)
+        if inuse_connections:
+            for sentinel in self.sentinel_manager.sentinels:
+                await sentinel.aclose()
+
+
 def _nothing() -> None:
     """Most servers are not ours to start."""
 
@@ -131,7 +166,10 @@ class Endpoint:
         connection_class: redis-py's connection class; the async one follows from it.
         heal: called when a connection fails; starts the server where it is ours to start, finds
             out where it is on a cluster.
+        sentinels, service: who is asked for the primary, and its name there.
         cluster, slot: of which cluster, and of which slot the keys are.
+        replicas: how many replicas are to have an admission before its call returns; 0 asks none.
+        replicas_ms: how long they may take.
     """
 
     label: str
@@ -143,6 +181,8 @@ class Endpoint:
     service: str = ""
     cluster: Cluster | None = field(default=None, repr=False)
     slot: int = HOME_SLOT
+    replicas: int = 0
+    replicas_ms: int = 1_000
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
@@ -245,12 +285,22 @@ class Endpoint:
     def from_sentinels(
         cls, sentinels: Sequence[tuple[str, int]], service: str, **options: Any
     ) -> Self:
-        """An endpoint to the primary that Sentinel names for ``service``."""
+        """An endpoint to the primary that Sentinel names for ``service``.
+
+        Raises:
+            ValueError: ``sentinels`` are not pairs of a host and a port.
+        """
         _refuse_decoding(options)
+        try:
+            addresses = tuple((host, int(port)) for host, port in sentinels)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "sentinels are pairs of host and port, such as [('10.0.0.1', 26379)]"
+            ) from None
         return cls(
             f"sentinel:{service}",
             options,
-            sentinels=tuple((host, int(port)) for host, port in sentinels),
+            sentinels=addresses,
             service=service,
         )
 
@@ -315,7 +365,7 @@ class Endpoint:
 
     def _settings(self, fence: object) -> dict[str, Any]:
         place = {"cluster": self.cluster, "slot": self.slot} if self.cluster else {}
-        return {
+        settings = {
             "socket_timeout": _TIMEOUT,
             "socket_connect_timeout": _TIMEOUT,
             **self.options,
@@ -323,6 +373,9 @@ class Endpoint:
             "protocol": 2,
             "redis_connect_func": fence,
         }
+        if self.replicas and settings["socket_timeout"] is not None:
+            settings["socket_timeout"] += self.replicas_ms / 1000
+        return settings
 
     def pool(self) -> redis.ConnectionPool:
         """A pool of fenced connections, without retries of its own."""
@@ -331,7 +384,9 @@ class Endpoint:
         settings.setdefault("max_connections", 2**16)
         if self.sentinels:
             manager = Sentinel(self.sentinels, socket_timeout=_TIMEOUT)
-            return SentinelConnectionPool(self.service, manager, **settings)
+            manager.sentinels = _Sentinels(manager.sentinels)
+            pool: redis.ConnectionPool = _SentinelPool(self.service, manager, **settings)  # type: ignore[no-untyped-call]
+            return pool
         return redis.ConnectionPool(connection_class=self.connection_class, **settings)
 
     def async_pool(self) -> aioredis.ConnectionPool:
@@ -341,7 +396,10 @@ class Endpoint:
         settings.setdefault("max_connections", _ASYNC_CONNECTIONS)
         if self.sentinels:
             manager = aio_sentinel.Sentinel(list(self.sentinels), socket_timeout=_TIMEOUT)
-            return aio_sentinel.SentinelConnectionPool(self.service, manager, **settings)
+            manager.sentinels = _Sentinels(manager.sentinels)
+            settings["timeout"] = None
+            pool: aioredis.ConnectionPool = _AsyncSentinelPool(self.service, manager, **settings)  # type: ignore[no-untyped-call]
+            return pool
         return aioredis.BlockingConnectionPool(
             connection_class=self.async_connection_class, timeout=None, **settings
         )

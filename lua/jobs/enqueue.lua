@@ -32,6 +32,8 @@ if refused then
   return refused
 end
 if noted then
+  -- A write, so that a WAIT behind the repeated call covers what the first has written.
+  ledger_note(now, noted)
   return cjson.decode(noted)
 end
 

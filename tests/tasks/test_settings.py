@@ -53,6 +53,24 @@ def test_the_settings_of_the_suite_are_sound() -> None:
         ({"CONNECTIONS": {"default": {"CLUSTER": "h:1"}}}, "E002", "is a list of nodes"),
         ({"CONNECTIONS": {"default": {"CLUSTER": ["h:1", "h:x"]}}}, "E002", "node 2 of CLUSTER"),
         (
+            {"CONNECTIONS": {"default": {"SENTINELS": ["h:1"], "SERVICE": "s"}}},
+            "E002",
+            "pairs of host and port",
+        ),
+        ({"CONNECTIONS": {"default": {**URL, "REPLICA": 1}}}, "E002", "Did you mean 'REPLICAS'"),
+        ({"CONNECTIONS": {"default": {**URL, "REPLICAS": -1}}}, "E002", "0 or more"),
+        (
+            {"CONNECTIONS": {"default": {**URL, "REPLICAS": 1, "REPLICAS_TIMEOUT": 0}}},
+            "E002",
+            "at least",
+        ),
+        ({"CONNECTIONS": {"default": {**URL, "REPLICAS_TIMEOUT": 1}}}, "E002", "for REPLICAS"),
+        (
+            {"CONNECTIONS": {"default": {"EMBEDDED": "x", "REPLICAS": 1}}},
+            "E002",
+            "has no replicas",
+        ),
+        (
             {"CONNECTIONS": {"default": {**URL, "OPTIONS": {"decode_responses": True}}}},
             "E002",
             "decode_responses",

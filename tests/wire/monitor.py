@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import redis
+
+_OF_SENTINELS = ("PING", "INFO", "PUBLISH __sentinel__")
 
 
 class Asked(NamedTuple):
@@ -35,8 +38,13 @@ class Recording:
             found.append(Asked(command["db"], command["client_type"] == "lua", command["command"]))
 
     def sent(self) -> list[str]:
-        """The commands that clients sent; those of scripts are left out."""
-        return [asked.text for asked in self.seen() if not asked.by_script]
+        """The commands that clients sent; those of scripts, and of sentinels, are left out."""
+        watched = "ECHOMQ_TEST_SENTINELS" in os.environ
+        return [
+            asked.text
+            for asked in self.seen()
+            if not asked.by_script and not (watched and asked.text.startswith(_OF_SENTINELS))
+        ]
 
 
 @contextmanager

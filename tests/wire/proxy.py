@@ -7,6 +7,8 @@ import selectors
 import socket
 import threading
 
+from redis.sentinel import Sentinel
+
 from django_echomq.wire.endpoint import Endpoint
 
 
@@ -19,7 +21,10 @@ class Proxy:
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._options = endpoint.options
+        self._options = dict(endpoint.options)
+        if endpoint.sentinels:
+            host, port = Sentinel(endpoint.sentinels).discover_master(endpoint.service)
+            self._options |= {"host": host, "port": port}
         self._lock = threading.Lock()
         self._doomed: list[bytes] = []
         self._refusals = 0

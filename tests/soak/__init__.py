@@ -1,0 +1,1 @@
+"""A mixed load under constant faults, and its balance sheet: ``python -m tests.soak``."""

@@ -1,0 +1,23 @@
+"""A short soak; ``python -m tests.soak`` is the long one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+
+@pytest.mark.slow
+def test_every_job_is_accounted_for_under_constant_faults() -> None:
+    """Every way to strike comes once: workers, connections, scripts, promoter, producer, server."""
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.soak", "--minutes", "0.2"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "server killed 1" in run.stdout, run.stdout
