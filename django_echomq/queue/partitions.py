@@ -271,7 +271,7 @@ class PartitionedJobs(Jobs):
             yield from part.jobs.stream(bodies, lane=lane, priority=priority, when=when, ms=ms)
             return
         most = BATCH * len(self._queue.parts)
-        if self._client.endpoint.replicas:
+        if any(part.client.endpoint.replicas for part in self._queue.parts):
             most = len(bodies) or 1  # all are admitted before it is told what is not replicated
         for start in range(0, len(bodies), most):
             some = bodies[start : start + most]
@@ -310,8 +310,7 @@ class PartitionedJobs(Jobs):
                     if any(self._queue.part_of(job_id) is not first for job_id in kept or ()):
                         kept = None  # minted for elsewhere
             admissions: dict[int, Admission] = {}
-            short: NotReplicated | None = None
-            fewest = self._client.endpoint.replicas
+            short: list[NotReplicated] = []
             for part, numbers in _grouped(parts).items():
                 some = None if kept is None else [kept[n] for n in numbers]
                 admission = part.jobs.admission(
@@ -327,12 +326,13 @@ class PartitionedJobs(Jobs):
                 try:
                     (told,) = yield Detour(part.client, admission)
                 except NotReplicated as error:
-                    told, short = error.admissions, error
-                    fewest = min(fewest, error.replicas)
+                    told = error.admissions
+                    short.append(error)
                 admissions.update(zip(numbers, told, strict=True))
             done = [admissions[n] for n in range(len(bodies))]
             if short:
-                raise NotReplicated(done, fewest, short.asked, short.ms)
+                worst = min(short, key=lambda error: error.replicas)
+                raise NotReplicated(done, worst.replicas, worst.asked, worst.ms)
             return done
 
         return steps()

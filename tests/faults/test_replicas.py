@@ -14,6 +14,7 @@ from django.conf import settings
 from django.test import override_settings
 
 from django_echomq.queue import NotReplicated, Queue
+from django_echomq.queue.partitions import PartitionedQueue
 from django_echomq.queues import forget_queues
 from django_echomq.tasks.compat import task_enqueued
 from django_echomq.wire.client import Client
@@ -66,6 +67,17 @@ def test_one_that_no_replica_acknowledged_is_admitted_and_told(short: Pair) -> N
     assert admission.outcome == "scheduled"
     assert queue.jobs.state(admission.job_id) == "scheduled"
     assert caught.value.replicas == 0
+
+
+def test_of_a_partitioned_queue_too(short: Pair) -> None:
+    primary, _, plain = short
+    sure = Client(Endpoint.from_url(primary.url))
+    queue = PartitionedQueue("wide", [sure, plain.client, plain.client])
+    with pytest.raises(NotReplicated, match=r"and 899 more.* 0 of 1 replicas") as caught:
+        queue.jobs.enqueue_many([b"x"] * 900)
+    told = [admission.job_id for admission in caught.value.admissions]
+    assert len(set(told)) == 900 == queue.metrics.counts("pending")["pending"]
+    assert all(queue.jobs.state(job_id) == "pending" for job_id in told[::90])
 
 
 def test_many_are_all_admitted_and_waited_for_until_the_first_that_are_short(short: Pair) -> None:
