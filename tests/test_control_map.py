@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
 import redis
@@ -104,6 +105,13 @@ def reached(scope: str, verb: str) -> set[str]:
             elif called == "drain_places":
                 left.append(("admin", called))
     return found
+
+
+def test_the_first_lines_work(site: Callable[[str], Queue]) -> None:
+    queue = site("mail")
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(block, {})
+    assert queue.admin.is_paused()
 
 
 def test_each_script_is_on_the_map_once() -> None:

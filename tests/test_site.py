@@ -1,4 +1,4 @@
-"""The documentation site: it builds strictly and offline, and every link inside of it leads somewhere."""
+"""The documentation site builds strictly and offline; every link inside leads somewhere."""
 
 from __future__ import annotations
 

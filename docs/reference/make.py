@@ -120,10 +120,7 @@ def permissions() -> str:
 
     return table(
         ("permission", "who has it"),
-        *(
-            (f"`django_echomq.{name}`", str(text).lower())
-            for name, text in Queue._meta.permissions
-        ),
+        *((f"`django_echomq.{name}`", str(text).lower()) for name, text in Queue._meta.permissions),
     )
 
 
