@@ -1,4 +1,4 @@
-"""``docs/learn/ten-minutes.md`` typed into an empty folder as it is written, with only the wheel."""
+"""``docs/learn/ten-minutes.md``, typed into an empty folder as it is written, with the wheel."""
 
 from __future__ import annotations
 
