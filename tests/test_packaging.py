@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -9,6 +10,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata
+
+from django_echomq import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "django_echomq"
@@ -44,6 +48,13 @@ def sdist_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     built = build("sdist", tmp_path_factory.mktemp("sdist"))
     with tarfile.open(built) as archive:
         return {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
+
+
+def metadata_of(wheel: Path) -> Metadata:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        # Validates every field.
+        return Metadata.from_email(archive.read(name), validate=True)
 
 
 def files_under(folder: Path) -> set[str]:
@@ -82,11 +93,26 @@ def test_wheel_has_nothing_but_the_package(wheel_names: set[str]) -> None:
     assert not [name for name in wheel_names if "__pycache__" in name or name.endswith(".pyc")]
 
 
+def test_an_index_takes_the_metadata(wheel: Path) -> None:
+    metadata = metadata_of(wheel)
+    assert str(metadata.version) == __version__
+    assert metadata.license_expression == "BSD-3-Clause"
+    assert not metadata.project_urls, "each must be a page that is there"
+    readme = metadata.description or ""
+    assert metadata.description_content_type == "text/markdown"
+    assert "pip install 'django-echomq[embedded]'" in readme
+    assert "Kill the worker, the connection or the server: what happens then." in readme
+    assert not re.findall(r"\]\((?!https?:)[^)]+\)", readme), "an index resolves no such link"
+
+
 @pytest.mark.parametrize(
     "name",
     [
         "pyproject.toml",
         "Makefile",
+        "mkdocs.yml",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
         "README.md",
         "CHANGELOG.md",
         "LICENSE",

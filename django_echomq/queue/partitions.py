@@ -459,6 +459,30 @@ class PartitionedJobs(Jobs):
             end = min([places[-1], *(_end(page.end) for page in pages if page.end)])
         return Page(jobs, len(places), len(places) == limit, _sent(end))
 
+    def page_look(
+        self,
+        state: str,
+        offset: int = 0,
+        limit: int = 50,
+        newest_first: bool = True,
+        lane: str | None = None,
+        behind: tuple[bytes, bytes] | None = None,
+    ) -> Look[Page]:
+        """The steps of :meth:`page`, of a first one only."""
+        if lane is not None:
+            part = self._queue.part_for(lane)
+            return (yield from part.jobs.page_look(state, offset, limit, newest_first, lane, behind))
+        if offset or behind:
+            raise ValueError("only the first page of a partitioned queue has steps of its own")
+        pages = []
+        for part in self._queue.parts:
+            pages.append((yield from part.jobs.page_look(state, 0, limit, newest_first)))
+        jobs = sorted(
+            (listed for page in pages for listed in page.jobs), key=_place, reverse=newest_first
+        )
+        length = sum(page.length for page in pages)
+        return Page(jobs[:limit], min(length, limit), length >= limit, None)
+
     def _page_behind(
         self,
         state: str,

@@ -43,13 +43,13 @@ class QueueOptions:
         keep_completed_ms: how long an outcome record lives; 0 keeps none.
         keep_completed_max: at most so many outcome records.
         keep_dead_ms: how long a dead job stays; 0 for ever.
-        max_payload: bytes.
+        max_payload: bytes that a payload has at most.
         concurrency: jobs in hand at once, over all workers; ``None`` for no limit.
         rate_limit: starts within a window, over all workers; ``None`` for no limit.
         lanes: weights and limits, by the lane's name.
-
-    The last three take effect with :meth:`Admin.configure`.
         events: what happens is published on the queue's channel.
+
+    ``concurrency``, ``rate_limit`` and ``lanes`` take effect with :meth:`Admin.configure`.
     """
 
     lease_ms: int = 30_000
