@@ -273,6 +273,7 @@ def test_a_saturated_worker_makes_at_most_0_3_round_trips_per_job(
     assert len(commands) / 3_000 <= 0.3
 
 
+@pytest.mark.usefixtures("one_server")
 def test_an_idle_worker_sends_at_most_three_commands_a_second(
     site: Site, command: Start, raw: redis.Redis
 ) -> None:

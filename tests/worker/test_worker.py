@@ -221,11 +221,11 @@ def test_leases_that_could_not_be_extended_are_tried_again_soon(
     assert caplog.text.count("could not be extended") == 1
 
 
-def test_another_wire_version_ends_the_worker(endpoint: Endpoint, raw: redis.Redis) -> None:
-    client = Client(endpoint.with_options(db=6))
+def test_another_wire_version_ends_the_worker(one_server: Endpoint, raw: redis.Redis) -> None:
+    client = Client(one_server.with_options(db=6))
     queue = Queue("fenced", client)
     queue.jobs.enqueue(b"x")
-    other = redis.Redis(unix_socket_path=endpoint.options["path"], db=6)
+    other = redis.Redis(unix_socket_path=one_server.options["path"], db=6)
     try:
         other.set("{emq}:version", "echomq:9.0.0")
         client.close()
