@@ -245,6 +245,7 @@ def monitored(raw: redis.Redis, until: Callable[[], Any]) -> list[str]:
     return commands
 
 
+@pytest.mark.usefixtures("one_server")
 def test_an_enqueue_is_one_round_trip(site: Site, raw: redis.Redis) -> None:
     tasks.noop.enqueue()
 
