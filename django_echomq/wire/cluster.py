@@ -174,12 +174,17 @@ class Cluster:
             self._nodes = tuple(nodes)
         return ranges
 
+    @property
+    def is_checked(self) -> bool:
+        """Whether the version was seen a moment ago."""
+        return time.monotonic() - self._fenced_at < _FENCED
+
     def check(self, fence: Callable[[Any], None]) -> None:
         """Fences at the node that has the version, on a connection of its own, unless that was
         done a moment ago. Whoever comes while that is tried and fails has the same answer."""
         came = time.monotonic()
         with self._fencing:
-            if time.monotonic() - self._fenced_at < _FENCED:
+            if self.is_checked:
                 return
             if self._unfenced_at > came:
                 raise RedisConnectionError("the node that has the version does not answer")

@@ -99,7 +99,8 @@ async def _afence(connection: Any) -> None:
     try:
         await connection.on_connect()
         if _is_fenced_elsewhere(connection):
-            await asyncio.to_thread(connection.cluster.check, _fence)
+            if not connection.cluster.is_checked:
+                await asyncio.to_thread(connection.cluster.check, _fence)
             return
         await connection.send_command("GET", VERSION_KEY)
         seen = await connection.read_response()

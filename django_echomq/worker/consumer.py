@@ -456,6 +456,7 @@ class Worker:
         for hand in self._pool.withdraw():
             end = _End(hand, hand.queue.jobs.giving_back(hand.claim))
             self._served[hand.queue].finished.append(end)
+            self._served[hand.queue].more = True
             self._in_hand -= 1
             self._left += 1
             self.claimed -= 1

@@ -219,6 +219,7 @@ def test_an_id_taken_before_the_commit_is_minted_again(site: Site) -> None:
     assert tasks.echo.get_result(result.id).args == ["mine"]
 
 
+@pytest.mark.usefixtures("one_server")
 def test_aenqueue_needs_no_thread(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_thread(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("a thread was asked for")

@@ -144,6 +144,7 @@ def test_a_queue_refuses_a_client_that_decodes() -> None:
         Queue("mail", redis.Redis(decode_responses=True))
 
 
+@pytest.mark.usefixtures("one_server")
 def test_a_queue_takes_a_plain_client(queue: Queue, raw: redis.Redis) -> None:
     plain = Queue(queue.name, raw)
     job_id = plain.jobs.enqueue(ALL_BYTES).job_id
@@ -770,6 +771,7 @@ def test_steps_of_one_event_loop_run_beside_each_other(
     assert {claim.payload for claim in claims} == {b"%d" % i for i in range(50)}
 
 
+@pytest.mark.usefixtures("one_server")
 def test_a_cancelled_step_leaves_no_reply_behind(
     endpoint: Endpoint, raw: redis.Redis, make_client: Callable[..., Client]
 ) -> None:
@@ -801,6 +803,7 @@ def test_closing_ends_the_connections_and_the_client_goes_on(
     assert client.drive(client.command("PING")) == b"PONG"
 
 
+@pytest.mark.usefixtures("one_server")
 def test_one_connection_serves_calls_that_follow_each_other(
     endpoint: Endpoint, raw: redis.Redis, make_client: Callable[..., Client]
 ) -> None:

@@ -20,8 +20,6 @@ from tests.waiting import wait_until
 from tests.wire.nodes import Nodes, base_of, slot_of
 from tests.wire.proxy import Proxy
 
-pytestmark = pytest.mark.xdist_group("cluster")
-
 
 @pytest.fixture
 def client(cluster: Nodes) -> Iterator[Client]:

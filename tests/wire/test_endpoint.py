@@ -174,6 +174,7 @@ def test_an_endpoint_takes_the_encryption_of_a_client() -> None:
     assert found.options["ssl_cert_reqs"] == "none"
 
 
+@pytest.mark.usefixtures("one_server")
 def test_an_endpoint_of_a_client_has_connections_of_its_own(raw: redis.Redis) -> None:
     mine = Client(Endpoint.from_client(raw))
     assert mine.drive(mine.command("CLIENT", "ID")) != raw.client_id()
@@ -222,6 +223,7 @@ def test_a_sound_connection_heals_nothing(endpoint: Endpoint) -> None:
     assert healed == []
 
 
+@pytest.mark.usefixtures("one_server")
 def test_a_connection_is_fenced_before_it_carries_a_command(
     endpoint: Endpoint, raw: redis.Redis
 ) -> None:

@@ -246,6 +246,7 @@ def monitored(raw: redis.Redis, until: Callable[[], Any]) -> list[str]:
     return commands
 
 
+@pytest.mark.usefixtures("one_server")
 def test_an_enqueue_is_one_round_trip(site: Site, raw: redis.Redis) -> None:
     tasks.noop.enqueue()
 
@@ -274,6 +275,7 @@ def test_a_saturated_worker_makes_at_most_0_3_round_trips_per_job(
     assert len(commands) / 3_000 <= 0.3
 
 
+@pytest.mark.usefixtures("one_server")
 def test_an_idle_worker_asks_at_most_three_times_a_second(
     site: Site, command: Start, raw: redis.Redis
 ) -> None:

@@ -123,6 +123,21 @@ def test_what_was_claimed_ahead_of_a_long_job_is_given_back(make_queue: MakeQueu
     assert {job.attempt for job in queue.jobs.browse("completed", limit=1_000)} == {1}
 
 
+@pytest.mark.parametrize("short", [100, 101])
+def test_a_burst_takes_what_it_has_given_back(make_queue: MakeQueue, short: int) -> None:
+    """Claimed ahead of a long job, given back, and left for nobody else."""
+    queue = make_queue()
+    queue.jobs.enqueue_many([b""] * short + [b"long", b"", b""])
+
+    def handler(hand: Hand) -> Settlement:
+        if hand.claim.payload:
+            time.sleep(0.3)
+        return complete(hand)
+
+    assert Worker([queue], handler, name="w", threads=1, burst=True).run() is Stopped.FINISHED
+    assert queue.metrics.counts("pending", "completed") == {"pending": 0, "completed": short + 3}
+
+
 def test_a_foreign_key_in_the_way_of_settling_does_not_stop_the_others(
     make_queue: MakeQueue, raw: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -221,11 +236,11 @@ def test_leases_that_could_not_be_extended_are_tried_again_soon(
     assert caplog.text.count("could not be extended") == 1
 
 
-def test_another_wire_version_ends_the_worker(endpoint: Endpoint, raw: redis.Redis) -> None:
-    client = Client(endpoint.with_options(db=6))
+def test_another_wire_version_ends_the_worker(one_server: Endpoint, raw: redis.Redis) -> None:
+    client = Client(one_server.with_options(db=6))
     queue = Queue("fenced", client)
     queue.jobs.enqueue(b"x")
-    other = redis.Redis(unix_socket_path=endpoint.options["path"], db=6)
+    other = redis.Redis(unix_socket_path=one_server.options["path"], db=6)
     try:
         other.set("{emq}:version", "echomq:9.0.0")
         client.close()
