@@ -337,6 +337,7 @@ class Soak:
         wait_until(lambda: len(self.queue.workers.all()) >= 4, "the workers to serve", 300)
         began = time.monotonic()
         end, told, middle = began + minutes * 60, began, began + minutes * 30
+        faults = 0
         self._weigh("start")
         threads = [
             threading.Thread(target=self._watched, args=(work,))
@@ -350,6 +351,9 @@ class Soak:
                 if now >= end and self._each_came.is_set():
                     break
                 self._read()
+                for fault in self.books.faults[faults:]:
+                    say(fault)
+                    faults += 1
                 if now >= told + min(10, minutes * 12):
                     told = now
                     say(self._line(now - began))
