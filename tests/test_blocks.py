@@ -74,6 +74,9 @@ def commands(text: str) -> Iterator[str]:
 
 def check_command(words: list[str]) -> None:
     program, *rest = words
+    if program == "python" and rest[0] == "-c":
+        exec(compile(rest[1], "<page>", "exec"), {})
+        return
     if program == "python" and rest[0] != "-m":
         program, *rest = rest
     if program == "manage.py":

@@ -6,6 +6,8 @@ import argparse
 import logging.config
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,9 @@ def test_every_option_that_a_page_names_is_there(page: Path) -> None:
         verbs = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
         for each in (parser, *(verb for action in verbs for verb in action.choices.values())):
             known |= set(re.findall(r"--[a-z-]+", each.format_help()))
+    for script in set(re.findall(r"benchmarks/\w+\.py", page.read_text())):
+        told = subprocess.check_output([sys.executable, ROOT / script, "--help"], text=True)
+        known |= set(re.findall(r"--[a-z-]+", told))
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text())) <= known
 
 

@@ -74,7 +74,7 @@ def test_settings_tells_every_key_and_every_fault() -> None:
     numbers |= {
         f"{int(n):03}"
         for found in re.findall(
-            r"self\.problem\(\s*(\d+)|self\.mapping\([^\n]*, (\d+)\)", sources[0]
+            r"self\.problem\(\s*(\d+)|self\.(?:mapping|fields)\([^\n]*?, (\d+)[,)]", sources[0]
         )
         for n in found
         if n

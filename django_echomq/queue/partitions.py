@@ -470,8 +470,10 @@ class PartitionedJobs(Jobs):
     ) -> Look[Page]:
         """The steps of :meth:`page`, of a first one only."""
         if lane is not None:
-            part = self._queue.part_for(lane)
-            return (yield from part.jobs.page_look(state, offset, limit, newest_first, lane, behind))
+            jobs_of_lane = self._queue.part_for(lane).jobs
+            return (
+                yield from jobs_of_lane.page_look(state, offset, limit, newest_first, lane, behind)
+            )
         if offset or behind:
             raise ValueError("only the first page of a partitioned queue has steps of its own")
         pages = []

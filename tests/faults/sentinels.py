@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -161,6 +162,8 @@ class Sentinels:
 
 
 def main() -> int:
+    # Takes the group along; subprocess.call does so with the command.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with (
         tempfile.TemporaryDirectory(prefix="sentinels-") as folder,
         # No failover for a busy machine's sake.

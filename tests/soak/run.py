@@ -123,13 +123,16 @@ class Soak:
 
     def _note(self, what: str, *processes: psutil.Process) -> None:
         self.books.strikes[what] += 1
+        pids = [process.pid for process in processes]
+        with (self.folder / "strikes").open("a") as file:
+            file.write(f"{time.strftime('%H:%M:%S')} {what} {pids}\n")
         for process in processes:
             self.books.struck[process.pid] = what
 
     def _signal(self, number: int, processes: list[psutil.Process]) -> None:
         for process in processes:
-            with suppress(psutil.NoSuchProcess):
-                process.send_signal(number)
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, number)
 
     # What strikes
 
@@ -172,9 +175,12 @@ class Soak:
         try:
             code = process.wait(60)
         except subprocess.TimeoutExpired:
-            self.books.fault(f"{role} did not end within 60 s of SIGTERM")
-            self._signal(signal.SIGKILL, self._family(role))
-            code = process.wait()
+            family = self._family(role)
+            states = {each.pid: each.status() for each in family}
+            self.books.fault(f"{role} did not end within 60 s of SIGTERM: {states}")
+            self._signal(signal.SIGKILL, family)
+            process.wait()
+            return
         # -15: before it was ready. A group may tell of a child that was killed.
         if code not in (0, 75, -signal.SIGTERM) and not (role == "group" and code > 128):
             self.books.fault(f"{role} ended with {code} after SIGTERM")
@@ -337,6 +343,7 @@ class Soak:
         wait_until(lambda: len(self.queue.workers.all()) >= 4, "the workers to serve", 300)
         began = time.monotonic()
         end, told, middle = began + minutes * 60, began, began + minutes * 30
+        faults = 0
         self._weigh("start")
         threads = [
             threading.Thread(target=self._watched, args=(work,))
@@ -350,6 +357,9 @@ class Soak:
                 if now >= end and self._each_came.is_set():
                     break
                 self._read()
+                for fault in self.books.faults[faults:]:
+                    say(fault)
+                    faults += 1
                 if now >= told + min(10, minutes * 12):
                     told = now
                     say(self._line(now - began))

@@ -27,7 +27,9 @@ class Recording:
         self._monitor = monitor
 
     def seen(self) -> list[Asked]:
-        """The commands since the recording began, or since this was last asked."""
+        """The commands since the recording began, or since this was last asked; what sentinels
+        send is left out."""
+        watched = "ECHOMQ_TEST_SENTINELS" in os.environ
         mark = secrets.token_hex(8)
         self._raw.echo(mark)
         found = []
@@ -35,16 +37,13 @@ class Recording:
             command = self._monitor.next_command()
             if mark in command["command"]:
                 return found
+            if watched and command["command"].startswith(_OF_SENTINELS):
+                continue
             found.append(Asked(command["db"], command["client_type"] == "lua", command["command"]))
 
     def sent(self) -> list[str]:
-        """The commands that clients sent; those of scripts, and of sentinels, are left out."""
-        watched = "ECHOMQ_TEST_SENTINELS" in os.environ
-        return [
-            asked.text
-            for asked in self.seen()
-            if not asked.by_script and not (watched and asked.text.startswith(_OF_SENTINELS))
-        ]
+        """The commands that clients sent; those of scripts are left out."""
+        return [asked.text for asked in self.seen() if not asked.by_script]
 
 
 @contextmanager
