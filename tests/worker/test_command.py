@@ -164,6 +164,7 @@ def test_many_promoters_and_workers_move_nothing_twice(
     started += [command("echomq_worker", "fast") for _ in range(2)]
     wait_until(lambda: idle(queue), "all jobs to be done", 60)
     for each in started:
+        each.until("Stop with")  # before that it dies of the signal
         each.signal(signal.SIGTERM)
         assert each.wait() == 0, each.output()
     assert Counter(lines(path)) == Counter(str(n) for n in range(500))
