@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from django_echomq.queue import Queue
-from django_echomq.queue.jobs import Settlement
+from django_echomq.queue.jobs import STREAMED, Settlement
 from tests.wire.monitor import Recording, recorded
 
 
@@ -75,13 +75,13 @@ def test_enqueueing_is_one_round_trip_of_few_commands(running: Queue, raw: redis
 def test_a_bulk_admission_takes_three_commands_a_job(
     running: Queue, raw: redis.Redis, lane: str | None
 ) -> None:
-    jobs = 200
+    jobs = 2 * STREAMED
     with recorded(raw) as recording:
         running.jobs.enqueue_many([b"x"] * jobs, lane=lane)
         sent, inside = commands(recording)
-    assert sent == 1
+    assert sent == 2
     # Whether it is there, its row, and its event; their place is taken together.
-    assert inside <= 3 * jobs + 20
+    assert inside <= 3 * jobs + 2 * 20
 
 
 @pytest.mark.parametrize(("events", "most"), [(True, 10), (False, 8)])
