@@ -254,14 +254,17 @@ def test_a_key_in_the_way_of_one_job_is_in_the_way_of_no_other(
     queue: Queue, raw: redis.Redis
 ) -> None:
     ids = send(queue, 3)
+    poison = ids[1]
 
     def handler(claims: list[Claim]) -> dict[str, BatchVerdict]:
-        raw.delete(queue.keys.job(ids[1]))
-        raw.set(queue.keys.job(ids[1]), b"foreign")
-        return all_well(claims)
+        raw.set(queue.keys.dead, b"foreign")
+        return all_well(claims) | {poison: ValueError("boom")}
 
-    consumer = BatchConsumer(queue, handler, min_size=3)
-    assert consumer.step() is not None
+    consumer = BatchConsumer(queue, handler, min_size=3, max_attempts=1)
+    batch = consumer.step()
+    raw.delete(queue.keys.dead)
+    assert batch is not None
+    assert poison not in batch.settled
     assert states(queue, [ids[0], ids[2]]) == ["completed", "completed"]
     assert consumer.step() is None
 
