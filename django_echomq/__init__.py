@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         WrongKind,
         WrongState,
     )
+    from .worker.batches import BatchConsumer
 
 
 _HOMES = {
@@ -52,6 +53,7 @@ _HOMES = {
     "WritesRefused": ".wire.errors",
     "WrongKind": ".wire.errors",
     "WrongState": ".wire.errors",
+    "BatchConsumer": ".worker.batches",
     "CancelToken": ".queue.cancel",
     "Cancelled": ".queue.cancel",
     "Delays": ".queue.backoff",
@@ -69,6 +71,7 @@ _HOMES = {
 }
 __all__ = [
     "ActiveJobs",
+    "BatchConsumer",
     "CancelToken",
     "Cancelled",
     "Delays",

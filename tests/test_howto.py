@@ -6,7 +6,9 @@ from __future__ import annotations
 import ast
 import copy
 import logging
+import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -22,7 +24,7 @@ from django.core.checks import run_checks
 from django.core.management import call_command
 from django.test import override_settings
 
-from django_echomq import Exponential
+from django_echomq import BatchConsumer, Exponential
 from django_echomq.queue import Queue
 from django_echomq.tasks import registry
 from django_echomq.tasks.compat import TaskResultStatus
@@ -206,6 +208,47 @@ def test_unique(site: Site, raw: Any, reading: Callable[[str], Reader], capsys: 
     work_off(1)
     once, index = ("welcome", 7), ("reindex", 1)
     assert sent == [once, once, index, ("alert", "the disk is full"), ("reindex", "final")]
+
+
+def test_batches(
+    site: Site,
+    raw: Any,
+    reading: Callable[[str], Reader],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = reading("batches.md")
+    with reader.settings():
+        assert run_checks(tags=["echomq"]) == []
+        queue = site("visits")
+        try:
+            assert queue.options.max_attempts == 5
+            names = reader.code("from django_echomq import get_queue\n")
+            names = reader.code("import json\n")
+            assert names["pages"] == ["/", "/about", "/"]
+            words = [str(word) for word in names["batch"].settled.values()]
+            assert words == ["done", "done", "scheduled", "done"]
+            (broken,) = queue.jobs.browse("scheduled")
+            assert broken.payload == b"{"
+            assert broken.last_error is not None
+            assert broken.last_error.startswith("JSONDecodeError: ")
+            assert due_in(queue, raw, broken.id) == pytest.approx(2, abs=2)
+
+            # In a process of its own
+            reader.code("# visits/management/commands")
+            before = signal.getsignal(signal.SIGTERM)
+            monkeypatch.setattr(
+                BatchConsumer, "run", lambda consumer: os.kill(os.getpid(), signal.SIGTERM)
+            )
+            stopped: list[BatchConsumer] = []
+            monkeypatch.setattr(BatchConsumer, "stop", lambda consumer: stopped.append(consumer))
+            try:
+                names["Command"]().handle()
+            finally:
+                signal.signal(signal.SIGTERM, before)
+            assert len(stopped) == 1
+        finally:
+            purge(raw, "visits")
+    assert reader.left == []
 
 
 def test_partitions(site: Site, raw: Any, reading: Callable[[str], Reader]) -> None:

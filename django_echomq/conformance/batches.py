@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..queue import Settled
+from ..queue import Claim, Settled
+from ..queue.backoff import Fixed
 from ..wire.errors import StaleToken
+from ..worker.batches import BatchConsumer, BatchVerdict
 from .case import Case, refused, same
 
 
@@ -44,6 +46,54 @@ def batch_partial_failure(case: Case) -> None:
     same("what returns", found, [(poison.job_id, 2)])
 
 
+def batch_shaping_floor(case: Case) -> None:
+    jobs = case.queue.jobs
+    consumer = BatchConsumer(case.queue, _all_well, min_size=4, timeout=3600)
+    ids = [each.job_id for each in jobs.enqueue_many([b"x"] * 3)]
+    same("a batch below the floor", consumer.step(), None)
+    ids += [each.job_id for each in jobs.enqueue_many([b"x"] * 3)]
+    same("the batch", _ids(consumer), ids)
+    same("their states", {jobs.state(job_id) for job_id in ids}, {"completed"})
+
+
+def batch_shaping_timeout(case: Case) -> None:
+    jobs, now = case.queue.jobs, 0.0
+    consumer = BatchConsumer(case.queue, _all_well, min_size=5, timeout=10, clock=lambda: now)
+    same("a batch of nothing", consumer.step(), None)
+    now = 10.0
+    same("a batch of nothing after the timeout", consumer.step(), None)
+    ids = [each.job_id for each in jobs.enqueue_many([b"x"] * 2)]
+    same("a batch below the floor", consumer.step(), None)
+    now = 19.999
+    same("a batch just before the timeout", consumer.step(), None)
+    now = 20.0
+    same("the batch at the timeout", _ids(consumer), ids)
+
+
+def batch_shaping_partial_failure(case: Case) -> None:
+    jobs = case.queue.jobs
+    well, poison, omitted = (each.job_id for each in jobs.enqueue_many([b"x"] * 3))
+    consumer = BatchConsumer(
+        case.queue,
+        lambda claims: {well: "ok", poison: ValueError("boom")},
+        min_size=3,
+        backoff=Fixed(1),
+    )
+    batch = consumer.step()
+    wanted = {well: Settled.DONE, poison: Settled.SCHEDULED, omitted: Settled.SCHEDULED}
+    same("what became of them", batch and batch.settled, wanted)
+    errors = [jobs.get(job_id).last_error for job_id in (poison, omitted)]
+    same("the errors", errors, ["ValueError: boom", "missing verdict"])
+
+    def both_wait() -> bool:
+        jobs.promote()
+        return jobs.size("pending") == 2
+
+    case.until(both_wait, "both to fall due")
+    again = [(claim.job_id, claim.attempts) for claim in jobs.claim(3)]
+    same("what returns", again, [(poison, 2), (omitted, 2)])
+
+
 def batch_partition(case: Case) -> None:
     jobs, client = case.queue.jobs, case.client
     ids = [each.job_id for each in jobs.enqueue_many([b"x"] * 5)]
@@ -65,3 +115,12 @@ def batch_partition(case: Case) -> None:
     states = [jobs.state(job_id) for job_id in ids]
     same("the states", states, ["completed", "scheduled", "dead", "scheduled", "scheduled"])
     same("the error of the omitted", jobs.get(omitted.job_id).last_error, "missing verdict")
+
+
+def _all_well(claims: list[Claim]) -> dict[str, BatchVerdict]:
+    return {claim.job_id: "ok" for claim in claims}
+
+
+def _ids(consumer: BatchConsumer) -> list[str]:
+    batch = consumer.step()
+    return [] if batch is None else [claim.job_id for claim in batch.claims]

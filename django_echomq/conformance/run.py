@@ -35,7 +35,6 @@ NAMES = tuple(_NAMES.split())
 _WHY_NOT = {
     "flow_": "flows",
     "stream_": "streams",
-    "batch_shaping_": "a consumer of batches",
     "telemetry": "telemetry handlers",
 }
 #: What is not served yet, and what it would take.

@@ -62,7 +62,7 @@ _SETS = {
 @dataclass(frozen=True, slots=True)
 class Settlement:
     """How one claim ends; made by :meth:`Jobs.completion`, :meth:`Jobs.failure`,
-    :meth:`Jobs.cancellation` and :meth:`Jobs.giving_back`."""
+    :meth:`Jobs.delaying`, :meth:`Jobs.cancellation` and :meth:`Jobs.giving_back`."""
 
     verb: str
     claim: Claim
@@ -465,15 +465,7 @@ class Jobs:
         Raises:
             StaleToken, JobGone: as :meth:`complete`.
         """
-        if (delay is None) == (at is None):
-            raise TypeError("give either a delay or an instant")
-        when: tuple[Argument, Argument]
-        if at is not None:
-            when = ("at", instant_ms(at))
-        else:
-            assert delay is not None
-            when = ("in", duration_ms(delay, "the delay"))
-        self._settle(Settlement("delay", claim, when))
+        self._settle(self.delaying(claim, delay, at))
 
     def completion(self, claim: Claim, result: bytes | str | None = None) -> Settlement:
         """The settlement of :meth:`complete`, for :meth:`exchange_call`."""
@@ -494,6 +486,20 @@ class Jobs:
         return Settlement(
             "retry", claim, (duration_ms(delay, "the delay"), budget, _reason(error), history)
         )
+
+    def delaying(
+        self, claim: Claim, delay: Duration | None = None, at: When | None = None
+    ) -> Settlement:
+        """The settlement of :meth:`delay`."""
+        if (delay is None) == (at is None):
+            raise TypeError("give either a delay or an instant")
+        when: tuple[Argument, Argument]
+        if at is not None:
+            when = ("at", instant_ms(at))
+        else:
+            assert delay is not None
+            when = ("in", duration_ms(delay, "the delay"))
+        return Settlement("delay", claim, when)
 
     def giving_back(self, claim: Claim) -> Settlement:
         """The settlement of :meth:`release`."""

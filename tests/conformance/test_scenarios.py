@@ -44,9 +44,9 @@ def test_scenario(client: Client, name: str) -> None:
 
 def test_every_scenario_of_the_queue_lane_batch_and_lock_families_is_served() -> None:
     assert len(NAMES) == len(set(NAMES)) == 79
-    families = ("flow_", "stream_", "batch_shaping_", "telemetry")
+    families = ("flow_", "stream_", "telemetry")
     assert all(name.startswith(families) for name in NOT_SERVED)
-    assert len(SERVED) == 60
+    assert len(SERVED) == 63
 
 
 @pytest.mark.usefixtures("one_server")
