@@ -34,6 +34,7 @@ def reach(point: str, watched: Watched) -> str:
     if point == CLAIM_REPLY:
         watched.open()
         proxy.hold_reply(SETTLE)
+        wait_until(lambda: not proxy.awaited, "the worker to park with its claim")
         job_id = watched.enqueue()
         wait_until(lambda: proxy.held, "the claim")
         assert watched.queue.jobs.state(job_id) == "active"
