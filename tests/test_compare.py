@@ -22,6 +22,7 @@ MEASURED = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_our_rows(tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.once
 @pytest.mark.timeout(400)
 def test_the_page_from_its_first_line_to_its_last(reader: Reader) -> None:
     port = free_port()

@@ -83,6 +83,7 @@ def broken(site: Path, pages: dict[Path, Html], page: Path, targets: list[str]) 
             yield f"{page.relative_to(site)}: {target} has no such anchor"
 
 
+@pytest.mark.once
 def test_every_page_is_built_and_reached_from_the_nav(site: Path, pages: dict[Path, Html]) -> None:
     """The strict build has refused those that are not in the nav."""
     for source in (ROOT / "docs").rglob("*.md"):
@@ -91,6 +92,7 @@ def test_every_page_is_built_and_reached_from_the_nav(site: Path, pages: dict[Pa
         assert built in pages, f"{name} is not in the site"
 
 
+@pytest.mark.once
 def test_every_link_leads_somewhere(site: Path, pages: dict[Path, Html]) -> None:
     faults = [
         fault
@@ -101,6 +103,7 @@ def test_every_link_leads_somewhere(site: Path, pages: dict[Path, Html]) -> None
     assert not faults, "\n".join(faults)
 
 
+@pytest.mark.once
 def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, Html]) -> None:
     loaded = {target for html in pages.values() for target in html.loads if outside(target)}
     assert not {target for target in loaded if not target.startswith("data:")}
@@ -108,6 +111,7 @@ def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, Html]) -
         assert not re.search(r"(@import|url\()\s*['\"]?(https?:)?//", sheet.read_text()), sheet
 
 
+@pytest.mark.once
 def test_what_stands_beside_the_pages_is_in_the_site(site: Path) -> None:
     for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY", "lua/jobs/settle", "lua/lib/claim"):
         assert (site / f"{name}.html").is_file()

@@ -166,6 +166,7 @@ def test_connections_killed_at_any_moment(
     assert "refused" not in worker.output()
 
 
+@pytest.mark.once
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_100_000_jobs_from_8_processes_through_3_workers(

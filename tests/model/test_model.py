@@ -11,6 +11,7 @@ from django_echomq.wire.endpoint import Endpoint
 from tests.model.machine import Forgetful, machine
 
 
+@pytest.mark.once
 @pytest.mark.timeout(600)  # a failure is made small before it is shown, which takes its time
 def test_a_queue_behaves_as_its_model(endpoint: Endpoint, raw: redis.Redis) -> None:
     client = Forgetful(endpoint)

@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import ROOT
 
 
+@pytest.mark.once
 @pytest.mark.slow
 def test_every_job_is_accounted_for_under_constant_faults() -> None:
     """Every way to strike comes once: workers, connections, scripts, promoter, producer, server."""
