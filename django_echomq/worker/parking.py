@@ -44,6 +44,7 @@ class Parking:
         name: str,
     ) -> None:
         self.asked = False
+        self._closed = False
         self._parked = Parked(client, longest)
         self._queues = {queue.keys.wake: queue for queue in queues}
         self._woken = woken
@@ -63,10 +64,13 @@ class Parking:
         self._waits.put((seconds, [queue.keys.wake for queue in queues], then))
 
     def close(self) -> None:
+        """Ends a wait at once, so that what is parked takes nothing any more."""
+        self._closed = True
         self._waits.put(None)
+        self._parked.close()
 
     def _serve(self) -> None:
-        while (wait := self._waits.get()) is not None:
+        while (wait := self._waits.get()) is not None and not self._closed:
             seconds, keys, calls = wait
             queue = None
             known: dict[Queue, Reply] = {}
@@ -81,7 +85,11 @@ class Parking:
                 # The consumer meets the same loss on its own connection and reports it.
                 time.sleep(_PAUSE)
             except Exception:
-                logger.exception("Waiting for work failed")
+                # A connection that is closed under its reader fails in many ways.
+                if not self._closed:
+                    logger.exception("Waiting for work failed")
                 time.sleep(_PAUSE)
+            if self._closed:
+                break
             self._woken(self, queue, known)
         self._parked.close()

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+import redis
 
 from django_echomq.queue import Queue
 from django_echomq.queue.jobs import Settlement
@@ -142,3 +143,17 @@ def test_a_worker_that_stops_while_it_is_parked_leaves_no_claim_behind(
         (claim,) = queue.jobs.claim()
         assert claim.job_id == job_id
         queue.jobs.complete(claim)
+
+
+def test_a_worker_that_has_stopped_is_not_parked_any_more(
+    queue: Queue, raw: redis.Redis, beats: Beats
+) -> None:
+    with running(Worker([queue], complete, name="w", beat=beats)):
+        beats.pass_by(2)
+        wait_until(lambda: parked(raw))
+    # By then what it had withdrawn may be forgotten: a claim that ran would be lost with it.
+    wait_until(lambda: not parked(raw), "the connection to close", seconds=0.5)
+
+
+def parked(raw: redis.Redis) -> int:
+    return sum(each["cmd"] == "blpop" for each in raw.client_list())
