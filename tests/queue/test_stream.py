@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from django_echomq.queue import Queue
 from django_echomq.queue.jobs import STREAMED
 from django_echomq.wire.client import Call, Client
+from django_echomq.wire.endpoint import Endpoint
 from django_echomq.wire.errors import InvalidName, NotPaused
 from django_echomq.wire.scripts import script
 from tests.wire.proxy import Proxy
@@ -21,7 +22,7 @@ BODIES = [b"%d" % n for n in range(BATCHES * STREAMED)]
 
 
 @pytest.fixture
-def proxy(queue: Queue) -> Iterator[Proxy]:
+def proxy(queue: Queue, one_server: Endpoint) -> Iterator[Proxy]:
     """The queue's server by way of a proxy that loses replies on request."""
     made = Proxy(queue.client.endpoint)
     yield made

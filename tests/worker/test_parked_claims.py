@@ -11,6 +11,7 @@ import redis
 from django_echomq.queue import Queue
 from django_echomq.queue.jobs import Settlement
 from django_echomq.wire.client import Client
+from django_echomq.wire.endpoint import Endpoint
 from django_echomq.wire.scripts import script
 from django_echomq.worker import Hand, Stopped, Worker
 from tests.conftest import complete, running, wait_until
@@ -26,7 +27,7 @@ def queue(make_queue: MakeQueue) -> Queue:
 
 
 @pytest.fixture
-def proxy(queue: Queue) -> Iterator[Proxy]:
+def proxy(queue: Queue, one_server: Endpoint) -> Iterator[Proxy]:
     made = Proxy(queue.client.endpoint)
     yield made
     made.close()
