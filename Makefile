@@ -88,8 +88,8 @@ else
 lowest: $(BIN)/python
 	@$(PIP) install -qq uv
 	@$(BIN)/uv pip compile -q --resolution lowest-direct -p $(BIN)/python \
-		-o $(VENV)/lowest.txt pyproject.toml
-	@$(BIN)/uv pip install -q -p $(BIN)/python -c $(VENV)/lowest.txt -e . $(LOWEST_TOOLS)
+		--extra prometheus -o $(VENV)/lowest.txt pyproject.toml
+	@$(BIN)/uv pip install -q -p $(BIN)/python -c $(VENV)/lowest.txt -e '.[prometheus]' $(LOWEST_TOOLS)
 	@$(BIN)/uv pip list -p $(BIN)/python
 	$(BIN)/python -m pytest $(PYTEST_ARGS) $(LOWEST_TESTS)
 endif
