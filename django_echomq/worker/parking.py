@@ -16,6 +16,7 @@ from ..wire.errors import VersionFence, WritesRefused
 logger = logging.getLogger("django_echomq.worker")
 
 _PAUSE = 0.2  # seconds between tries while the server is away
+_CLOSING = 1.0  # seconds that a wait which is ended gets to end
 
 _Wait: TypeAlias = tuple[float, list[bytes], Mapping[Queue, Call]]
 
@@ -51,7 +52,8 @@ class Parking:
         self._waits: SimpleQueue[tuple[float, list[bytes], Mapping[Queue, Call]] | None] = (
             SimpleQueue()
         )
-        threading.Thread(target=self._serve, name=f"{name}-parked", daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, name=f"{name}-parked", daemon=True)
+        self._thread.start()
 
     @property
     def queues(self) -> Iterable[Queue]:
@@ -67,7 +69,11 @@ class Parking:
         """Ends a wait at once, so that what is parked takes nothing any more."""
         self._closed = True
         self._waits.put(None)
-        self._parked.close()
+        end = time.monotonic() + _CLOSING
+        # Again and again: the thread may just have been about to park.
+        while self._thread.is_alive() and time.monotonic() < end:
+            self._parked.close()
+            self._thread.join(0.01)
 
     def _serve(self) -> None:
         while (wait := self._waits.get()) is not None and not self._closed:
@@ -80,16 +86,20 @@ class Parking:
                 known = dict(zip(calls, replies, strict=True))
             except VersionFence as error:
                 logger.error("%s", error)
-                time.sleep(_PAUSE)
+                self._pause()
             except (*LOST, WritesRefused):
                 # The consumer meets the same loss on its own connection and reports it.
-                time.sleep(_PAUSE)
+                self._pause()
             except Exception:
                 # A connection that is closed under its reader fails in many ways.
                 if not self._closed:
                     logger.exception("Waiting for work failed")
-                time.sleep(_PAUSE)
+                self._pause()
             if self._closed:
                 break
             self._woken(self, queue, known)
         self._parked.close()
+
+    def _pause(self) -> None:
+        if not self._closed:
+            time.sleep(_PAUSE)
