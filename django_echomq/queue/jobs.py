@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -69,22 +70,46 @@ class Settlement:
     args: tuple[Argument, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Exchange:
-    """The answer to settling and claiming in one step.
+    """The answer to settling and claiming in one step. What it holds of jobs is read when it is
+    first looked at.
 
     Attributes:
-        settled: one word per settlement, in order.
-        claims: the jobs claimed.
+        claimed: how many jobs were claimed.
         next_due_ms: ms until the next scheduled job is due; ``None`` where none waits.
         token_ms: ms until the queue's rate lets another of its waiting jobs start; ``None`` where
             it holds none back, or none was asked for.
     """
 
-    settled: list[Settled]
-    claims: list[Claim]
-    next_due_ms: int | None
-    token_ms: int | None
+    _PER_CLAIM = 7
+
+    def __init__(self, reply: Any) -> None:
+        self._words, self._flat, next_due, token = reply
+        self.claimed = len(self._flat) // self._PER_CLAIM
+        self.next_due_ms = None if next_due < 0 else int(next_due)
+        self.token_ms = None if token < 0 else int(token)
+
+    @cached_property
+    def settled(self) -> list[Settled]:
+        """One word per settlement, in order."""
+        return [Settled(word.decode()) for word in self._words]
+
+    @cached_property
+    def claims(self) -> list[Claim]:
+        """The jobs claimed."""
+        flat = self._flat
+        return [
+            Claim(
+                _id(flat[i]),
+                flat[i + 1],
+                flat[i + 2],
+                flat[i + 4].decode("utf-8", "backslashreplace") or None,
+                flat[i + 3],
+                flat[i + 5],
+                flat[i + 6],
+            )
+            for i in range(0, len(flat), self._PER_CLAIM)
+        ]
 
 
 class Jobs:
@@ -541,25 +566,7 @@ class Jobs:
 
     def exchange_answer(self, reply: Any) -> Exchange:
         """Reads the reply of :meth:`exchange_call`."""
-        words, flat, next_due, token = reply
-        claims = [
-            Claim(
-                _id(flat[i]),
-                flat[i + 1],
-                flat[i + 2],
-                flat[i + 4].decode("utf-8", "backslashreplace") or None,
-                flat[i + 3],
-                flat[i + 5],
-                flat[i + 6],
-            )
-            for i in range(0, len(flat), 7)
-        ]
-        return Exchange(
-            [Settled(word.decode()) for word in words],
-            claims,
-            None if next_due < 0 else int(next_due),
-            None if token < 0 else int(token),
-        )
+        return Exchange(reply)
 
     def _keep(self) -> tuple[int, int]:
         options = self._queue.options
@@ -571,7 +578,7 @@ class Jobs:
         slot = self._client.take_slot()
         try:
             call = self.exchange_call(slot, settlements, limit, slot.name.decode(), lease_ms)
-            return self.exchange_answer(self._client.drive(self._client.run(call)))
+            return Exchange(self._client.drive(self._client.run(call)))
         finally:
             self._client.give_slot(slot)
 

@@ -148,8 +148,13 @@ class Client:
 
     # Round trips
 
-    def roundtrip(self, commands: list[Command]) -> list[Reply]:
+    def roundtrip(
+        self, commands: list[Command], meanwhile: Callable[[], object] | None = None
+    ) -> list[Reply]:
         """Sends the commands in one write and answers their replies, errors as values.
+
+        Args:
+            meanwhile: called while the server is at work.
 
         Raises:
             redis.exceptions.ConnectionError, redis.exceptions.TimeoutError: the connection was
@@ -163,6 +168,8 @@ class Client:
             connection = self._pool.get_connection()
         try:
             connection.send_packed_command([_packed(commands)], check_health=False)
+            if meanwhile:
+                meanwhile()
             replies: list[Reply] = []
             for _ in commands:
                 try:
@@ -231,20 +238,26 @@ class Client:
             self._async_pools.pop(loop, None)
             await pool.disconnect()
 
-    def drive(self, steps: Steps[T]) -> T:
-        """Walks steps to their end on this thread."""
+    def drive(self, steps: Steps[T], meanwhile: Callable[[], object] | None = None) -> T:
+        """Walks steps to their end on this thread.
+
+        Args:
+            meanwhile: called each time before this thread waits, for a reply or for some time.
+        """
         try:
             step = next(steps)
             while True:
                 try:
                     if isinstance(step, float):
+                        if meanwhile:
+                            meanwhile()
                         time.sleep(step)
                         self.endpoint.heal()
                         answer: list[Reply] = []
                     elif isinstance(step, Detour):
                         answer = [step.client.drive(step.steps)]
                     else:
-                        answer = self.roundtrip(step)
+                        answer = self.roundtrip(step, meanwhile)
                 except Exception as error:
                     step = steps.throw(error)
                 else:

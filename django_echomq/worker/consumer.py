@@ -18,7 +18,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
 
-from ..queue import Queue, Settled
+from ..queue import Claim, Queue, Settled
 from ..queue.cancel import Cause
 from ..queue.jobs import CLAIMS, Exchange, Settlement
 from ..queue.stalled import Lapsed
@@ -42,9 +42,11 @@ _AWAY_PAUSE = 0.1  # seconds between tries while a server is away, on top of the
 _SETTLE_BATCH = 100
 _LAST_ORDERS = 2.0  # seconds that told handlers get, after the grace time
 # Short jobs are claimed ahead: as many as should start within this many seconds, at most so many
-# per thread. One that has not started after the last figure is given back for others to take.
+# per thread, or of brief ones so many in all. One that has not started after the last figure is
+# given back for others to take.
 _AHEAD = 0.02
 _AHEAD_PER_THREAD = 4
+_AHEAD_OF_BRIEF = 192
 _AHEAD_AT_MOST = 0.1
 # Jobs that take less than this (seconds) are one thread's as long as its line moves within that.
 _BRIEF = 0.0002
@@ -91,6 +93,14 @@ class _Woken(NamedTuple):
     parking: Parking
     queue: Queue | None  # that has work
     replies: Mapping[Queue, Reply]
+
+
+class _Answer(NamedTuple):
+    """What an exchange has brought: counted, and still to be taken in."""
+
+    served: _Served
+    exchange: Exchange
+    sent: list[_End]
 
 
 class _Served:
@@ -219,6 +229,7 @@ class Worker:
         self._line_since = 0.0
         self._line = 0, 0.0  # how many wait, and since when it is so many
         self._finished_since = 0.0
+        self._answers: list[_Answer] = []
         self._away: dict[Client, float] = {}  # since when
         self._served = {part: _Served(part) for queue in queues for part in queue.parts}
         self._turn = 0
@@ -304,6 +315,8 @@ class Worker:
         give_up_at = math.inf
         while True:
             now = time.monotonic()
+            if self._answers and not self._asking_again():
+                self._take_in()
             if self._stops and give_up_at == math.inf:
                 give_up_at = now + self._grace
                 logger.info("Stopping: %d job(s) in hand", self._in_hand)
@@ -330,6 +343,9 @@ class Worker:
             if calls:
                 self._exchange(calls)
                 self._collect(0.0)
+                continue
+            if self._answers:
+                self._take_in()
                 continue
             if self._finished(now):
                 return Stopped.FINISHED
@@ -406,7 +422,7 @@ class Worker:
             if served.parked and reply is not None:
                 asked, served.parked = served.parked_limit, None
                 if not isinstance(reply, Exception):
-                    self._took(served, queue.jobs.exchange_answer(reply), asked)
+                    self._count(served, reply, asked, [])
             served.parked_lost = served.parked is not None
 
     def _unwanted(self, served: _Served) -> bool:
@@ -420,11 +436,19 @@ class Worker:
         served.finished.append(end)
         self._in_hand -= 1
 
+    def _ended(self) -> int:
+        """How many jobs have ended that the server has not been told of."""
+        return sum(len(served.finished) for served in self._served.values())
+
+    def _asking_again(self) -> bool:
+        """Whether so much has ended meanwhile that the server is asked again at once. What its last
+        answer brought is taken in while it is at work on the next."""
+        return self._ended() >= self._enough() and not self._stops and not self._away
+
     def _lingering(self, now: float) -> bool:
         """Whether what has finished should wait for more of it before the server is asked."""
-        finished = sum(len(served.finished) for served in self._served.values())
         return (
-            0 < finished < self._enough()
+            0 < self._ended() < self._enough()
             and self._in_hand > 0
             and not self._stops
             and now - self._finished_since < self._linger()
@@ -432,7 +456,7 @@ class Worker:
 
     def _enough(self) -> int:
         """How many ended jobs are worth a round trip at once."""
-        return self._slots() * 2 // 5
+        return self._slots() // 4
 
     def _linger(self) -> float:
         if self._pool.waiting:
@@ -453,18 +477,26 @@ class Worker:
     def _give_back_line(self) -> None:
         """Gives back what was claimed ahead and has not started."""
         self._run_time = _LONG
-        for hand in self._pool.withdraw():
+        hands = self._pool.withdraw()
+        self._unstarted(hands)
+        for hand in hands:
+            self._served[hand.queue].more = True
+
+    def _unstarted(self, hands: Sequence[Hand]) -> None:
+        """Gives back what has not started, as if it had not been claimed."""
+        for hand in hands:
             end = _End(hand, hand.queue.jobs.giving_back(hand.claim))
             self._served[hand.queue].finished.append(end)
-            self._served[hand.queue].more = True
-            self._in_hand -= 1
-            self._left += 1
-            self.claimed -= 1
+        self._in_hand -= len(hands)
+        self._left += len(hands)
+        self.claimed -= len(hands)
 
     def _slots(self) -> int:
         """How many jobs may hold or await a thread: one per thread, and what is claimed ahead."""
-        ahead = min(_AHEAD_PER_THREAD, _AHEAD / max(self._run_time, 1e-9))
-        return self._threads + int(self._threads * ahead)
+        in_time = _AHEAD / max(self._run_time, 1e-9)  # for one thread
+        if self._run_time < _BRIEF:
+            return self._threads + int(min(_AHEAD_OF_BRIEF, in_time))
+        return self._threads + int(self._threads * min(_AHEAD_PER_THREAD, in_time))
 
     def _plan(self, now: float) -> list[tuple[_Served, Call, bool]]:
         """The calls to make now: (queue, call, whether it is a beat)."""
@@ -519,7 +551,8 @@ class Worker:
             alone = len(self._by_client) == 1 or client not in self._away
             patience = client.retry_for if alone else AWAY_PATIENCE
             try:
-                replies = client.drive(client.run_many([call for _, call, _ in mine], patience))
+                steps = client.run_many([call for _, call, _ in mine], patience)
+                replies = client.drive(steps, meanwhile=self._take_in)
                 for reply in replies:
                     # For all jobs alike, so none of them is given up: asked again when it does.
                     if isinstance(reply, Exception):
@@ -687,46 +720,57 @@ class Worker:
             served.tick_at = min(served.tick_at, time.monotonic() + ms / 1000)
 
     def _answered(self, served: _Served, reply: Reply) -> None:
-        queue, sent, asked = served.queue, served.sent, served.asked
-        exchange = queue.jobs.exchange_answer(reply)
+        sent, asked = served.sent, served.asked
         served.call, served.sent, served.asked = None, [], 0
-        if sent:
-            for (hand, settlement), word in zip(sent, exchange.settled, strict=True):
-                if word is Settled.SCHEDULED:
-                    due = time.monotonic() + float(settlement.args[0]) / 1000
-                    served.retries_until = max(served.retries_until, due)
-                elif word is Settled.STALE or word is Settled.GONE:
-                    logger.warning(
-                        "Job %s of queue %s was no longer this worker's: its %s was refused (%s)",
-                        settlement.claim.job_id,
-                        queue.name,
-                        settlement.verb,
-                        word.value,
-                        extra=hand.extra(),
-                    )
-        self._took(served, exchange, asked)
+        self._count(served, reply, asked, sent)
 
-    def _took(self, served: _Served, exchange: Exchange, asked: int) -> None:
-        """Takes in what was claimed."""
-        queue, claims = served.queue, exchange.claims
+    def _count(self, served: _Served, reply: Reply, asked: int, sent: list[_End]) -> None:
+        """Counts what was claimed, so that the next call can be made."""
+        exchange = served.queue.jobs.exchange_answer(reply)
+        claimed = exchange.claimed
         if asked:
-            served.more = len(claims) >= asked
-            served.rate_told(exchange.token_ms, len(claims))
-        if claims and (self._quiet or self._stops):
-            served.finished += [
-                _End(Hand(queue, claim), queue.jobs.giving_back(claim)) for claim in claims
-            ]
-        elif claims:
-            self.claimed += len(claims)
-            self._left -= len(claims)
-            self._in_hand += len(claims)
-            self._line_since = time.monotonic()
-            hands = [Hand(queue, claim, later=self._ended_elsewhere) for claim in claims]
-            self._leases.add(hands)
-            self._line = len(hands) + self._pool.waiting, self._line_since
-            self._pool.brief = self._run_time < _BRIEF
-            self._pool.submit(hands)
-        self._due_in(served, exchange.next_due_ms)
+            served.more = claimed >= asked
+            served.rate_told(exchange.token_ms, claimed)
+        self.claimed += claimed
+        self._left -= claimed
+        self._in_hand += claimed
+        self._answers.append(_Answer(served, exchange, sent))
+
+    def _take_in(self) -> None:
+        """Starts what was claimed, and looks at how what was settled has ended."""
+        answers, self._answers = self._answers, []
+        for served, exchange, sent in answers:
+            self._settled(served, exchange, sent)
+            if exchange.claims:
+                self._start(served, exchange.claims)
+            self._due_in(served, exchange.next_due_ms)
+
+    def _settled(self, served: _Served, exchange: Exchange, sent: list[_End]) -> None:
+        for (hand, settlement), word in zip(sent, exchange.settled, strict=True):
+            if word is Settled.SCHEDULED:
+                due = time.monotonic() + float(settlement.args[0]) / 1000
+                served.retries_until = max(served.retries_until, due)
+            elif word is Settled.STALE or word is Settled.GONE:
+                logger.warning(
+                    "Job %s of queue %s was no longer this worker's: its %s was refused (%s)",
+                    settlement.claim.job_id,
+                    served.queue.name,
+                    settlement.verb,
+                    word.value,
+                    extra=hand.extra(),
+                )
+
+    def _start(self, served: _Served, claims: Sequence[Claim]) -> None:
+        queue = served.queue
+        hands = [Hand(queue, claim, later=self._ended_elsewhere) for claim in claims]
+        if self._quiet or self._stops:
+            self._unstarted(hands)
+            return
+        self._line_since = time.monotonic()
+        self._leases.add(hands)
+        self._line = len(hands) + self._pool.waiting, self._line_since
+        self._pool.brief = self._run_time < _BRIEF
+        self._pool.submit(hands)
 
     def _give_back(self) -> Stopped:
         """Ends at once: settles what has finished, gives back the rest."""
@@ -737,6 +781,8 @@ class Worker:
                 asking = served.unpark(served.parked)
                 with suppress(*LOST, EchoMQError):
                     self._answered(served, queue.client.ask(asking))
+        self._take_in()
+        for served in self._served.values():
             ends = served.sent + served.finished
             settled = {end.hand.claim.job_id for end in ends}
             still_open = [

@@ -496,6 +496,26 @@ def test_the_retry_time_bounds_the_tries(proxy: Proxy, make_client: Callable[...
     assert 2 <= proxy.accepted <= 10
 
 
+def test_what_is_to_be_done_meanwhile_is_done_before_the_reply(
+    queue: Queue, raw: redis.Redis, make_client: Callable[..., Client]
+) -> None:
+    client = make_client(queue.client.endpoint)
+    steps = client.command("BLPOP", queue.keys.wake, 30)
+    popped = client.drive(steps, meanwhile=lambda: raw.rpush(queue.keys.wake, "now"))
+    assert popped == [queue.keys.wake, b"now"]
+
+
+def test_what_is_to_be_done_meanwhile_is_done_where_there_is_no_server(
+    make_client: Callable[..., Client],
+) -> None:
+    done: list[bool] = []
+    with closed_port() as port:
+        client = make_client(Endpoint.from_url(f"redis://127.0.0.1:{port}"), retry_for=0.02)
+        with pytest.raises(ServerUnavailable):
+            client.drive(client.command("PING"), meanwhile=lambda: done.append(True))
+    assert done
+
+
 def test_a_wrong_login_is_not_tried_again(proxy: Proxy, make_client: Callable[..., Client]) -> None:
     there = proxy.endpoint.with_options(username="nobody", password="hunter2")
     client = make_client(there, retry_for=30.0)

@@ -367,11 +367,11 @@ def test_words_and_claims_of_one_exchange_are_answered_again(queue: Queue) -> No
         queue.jobs.completion(done),
     ]
     call = queue.jobs.exchange_call(queue.client.take_slot(), settlements, 5, "worker")
-    first = queue.jobs.exchange_answer(queue.drive(queue.client.run(call)))
-    second = queue.jobs.exchange_answer(queue.drive(queue.client.run(call)))
+    first, second = (queue.drive(queue.client.run(call)) for _ in range(2))
     assert first == second
-    assert first.settled == ["gone", "stale", "done"]
-    assert len(first.claims) == 1
+    exchange = queue.jobs.exchange_answer(first)
+    assert exchange.settled == ["gone", "stale", "done"]
+    assert exchange.claimed == len(exchange.claims) == 1
 
 
 @pytest.mark.parametrize("verb", ["complete", "retry", "release"])

@@ -12,7 +12,7 @@ import redis
 
 from django_echomq.queue import Queue
 from django_echomq.queue.jobs import Settlement
-from django_echomq.wire.client import Client
+from django_echomq.wire.client import Client, Command, Reply
 from django_echomq.wire.endpoint import Endpoint
 from django_echomq.wire.errors import ServerUnavailable, VersionFence
 from django_echomq.worker import Hand, Stopped, Worker, leases
@@ -101,6 +101,39 @@ def test_a_worker_claims_no_more_than_its_threads_while_jobs_are_long(
         wait_until(lambda: queue.metrics.counts("active") == {"active": 3})
         go.set()
         wait_until(lambda: queue.metrics.counts("completed") == {"completed": 20})
+
+
+def test_what_was_claimed_starts_while_the_server_is_at_work_on_the_next_call(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No reply is read before all that is claimed has started; were it taken in only then, none of
+    it ever would."""
+    queue = make_queue()
+    queue.jobs.enqueue_many([b"x"] * 2_000)
+    started: list[str] = []
+    overlapped = 0
+
+    def handler(hand: Hand) -> Settlement:
+        started.append(hand.claim.job_id)
+        return complete(hand)
+
+    worker = Worker([queue], handler, name="w", threads=2, burst=True)
+    roundtrip = queue.client.roundtrip
+
+    def slow(commands: list[Command], meanwhile: Callable[[], object] | None = None) -> list[Reply]:
+        def wait_for_all() -> None:
+            nonlocal overlapped
+            assert meanwhile
+            overlapped += len(started) < worker.claimed
+            meanwhile()
+            wait_until(lambda: len(started) == worker.claimed)
+
+        return roundtrip(commands, wait_for_all if meanwhile else None)
+
+    monkeypatch.setattr(queue.client, "roundtrip", slow)
+    assert worker.run() is Stopped.FINISHED
+    assert queue.metrics.counts("completed") == {"completed": 2_000}
+    assert overlapped > 3
 
 
 def test_what_was_claimed_ahead_of_a_long_job_is_given_back(make_queue: MakeQueue) -> None:
