@@ -762,9 +762,9 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counted: list[int] = []
     plain_trip = Client.roundtrip
 
-    def roundtrip(client: Client, commands: list[Any]) -> list[Any]:
+    def roundtrip(client: Client, commands: list[Any], *more: Any) -> list[Any]:
         counted.append(len(commands))
-        return plain_trip(client, commands)
+        return plain_trip(client, commands, *more)
 
     monkeypatch.setattr(Client, "roundtrip", roundtrip)
     return counted

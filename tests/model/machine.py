@@ -7,7 +7,7 @@ compared with it after every step, key by key.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -96,8 +96,10 @@ class Forgetful(Client):
 
     forgets = False
 
-    def roundtrip(self, commands: list[Command]) -> list[Reply]:
-        replies = super().roundtrip(commands)
+    def roundtrip(
+        self, commands: list[Command], meanwhile: Callable[[], object] | None = None
+    ) -> list[Reply]:
+        replies = super().roundtrip(commands, meanwhile)
         repeatable = all(c[0] == "EVALSHA" and c[1] in REPEATABLE for c in commands)
         if self.forgets and repeatable:
             return super().roundtrip(commands)

@@ -363,9 +363,9 @@ def test_deep_pages_read_little(parted: PartitionedQueue, monkeypatch: pytest.Mo
     rounds: list[int] = []
     roundtrip = Client.roundtrip
 
-    def counted(self: Client, commands: Any) -> Any:
+    def counted(self: Client, commands: Any, *more: Any) -> Any:
         rounds.append(len(commands))
-        return roundtrip(self, commands)
+        return roundtrip(self, commands, *more)
 
     monkeypatch.setattr(Client, "roundtrip", counted)
     page = parted.jobs.page("pending", 1_234, 5, False)
