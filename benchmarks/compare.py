@@ -4,12 +4,12 @@
     python benchmarks/compare.py [--only enqueue,drain] [--peers rq,celery] [--runs 5]
                                  [--scale 1.0] [--quick] [--json FILE]
 
-All systems run on the same machine, Python and Valkey server, which is emptied before each
-measurement, one after the other and, from run to run, in another order. Workers are processes of
-their own, started as each system's documentation says, and so is what sends to them. Every job
-appends one record to a file, and where a number of jobs is drained to the end each must be there
-once. Our rows have the whole product in them: Django set up, its signals, fresh database
-connections around each task, leases, the promoter, events (shown without, too).
+All systems run on the same machine, Python and Valkey, one after the other and, from run to run, in
+another order; each measurement has a new server. Workers are processes of their own, started as
+each system's documentation says, and so is what sends to them. Every job appends one record to a
+file, and where a number of jobs is drained to the end each must be there once. Our rows have the
+whole product in them: Django set up, its signals, fresh database connections around each task,
+leases, the promoter, events (shown without, too).
 
 Systems are to be compared within a guarantee: what becomes of a job in hand when its worker is
 killed. Ends with 1 where a measurement failed; a missed goal is shown and is no failure.

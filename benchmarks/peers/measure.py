@@ -15,7 +15,7 @@ from .processes import ROOT, Bench, Failed, Worker
 
 RATES = (50, 200, 500)  # jobs a second
 _ENQUEUED, _BULK = 3_000, 60_000
-_OTHERS = 1_000_000
+_OTHERS, _DRAINS = 1_000_000, 3
 _SLOTS = 1_000  # coroutines beside each other
 _NAPS = 10_000
 _PACED = 1.5  # seconds of each rate
@@ -146,11 +146,13 @@ def coroutines(bench: Bench, variant: Variant) -> Iterator[Figure]:
 
 
 def growth(bench: Bench, variant: Variant) -> Iterator[Figure]:
-    """A drain beside very many other jobs of the same queue."""
+    """Drains beside very many other jobs of the same queue."""
     for row, verb in ((WAITING, "waiting"), (SCHEDULED, "scheduled")):
         bench.clear(variant)
         bench.send(variant, verb, 0, round(_OTHERS * bench.scale))
-        yield Figure(row, drained(bench, variant))
+        for _ in range(_DRAINS):
+            bench.effects.clear()
+            yield Figure(row, drained(bench, variant))
 
 
 def resident(bench: Bench, variant: Variant) -> Iterator[Figure]:

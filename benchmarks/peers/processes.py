@@ -115,9 +115,6 @@ class Server:
     def url(self, slow: bool = False) -> str:
         return f"redis://127.0.0.1:{self.slow_port if slow else self.port}/0"
 
-    def flush(self) -> None:
-        self.client.flushall()
-
     def reads(self) -> int:
         """Requests that came in so far, this one among them; what a script calls is not."""
         return int(self.client.info("stats")["total_reads_processed"])
@@ -187,6 +184,7 @@ class Bench:
     def __init__(self, folder: Path, scale: float, delay_ms: float = 1.0) -> None:
         self.folder = folder
         self.scale = scale
+        self.delay_ms = delay_ms
         self.server = Server(folder, delay_ms)
         self.effects = Effects(folder / "effects")
         self.notes: list[str] = []
@@ -222,8 +220,10 @@ class Bench:
         return env
 
     def clear(self, variant: Variant) -> None:
-        """An empty store, and no effects."""
-        self.server.flush()
+        """A new server, as what was freed in the last one would cost the next system time; and no
+        effects."""
+        self.server.close()
+        self.server = Server(self.folder, self.delay_ms)
         self.effects.clear()
         if variant.stored:
             return
