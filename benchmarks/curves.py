@@ -10,7 +10,9 @@ The same measurements as of compare.py, each beside the peers named. Writes ``de
 from __future__ import annotations
 
 import argparse
+import signal
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 
@@ -91,6 +93,8 @@ def main() -> None:
     parser.add_argument("--peers", default="dramatiq")
     parser.add_argument("--out", type=Path, default=Path("docs"))
     options = parser.parse_args()
+    # So that workers and the server end with this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     names = {"echomq", *options.peers.split(",")}
     variants = [
         one
