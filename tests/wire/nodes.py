@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
 from redis.crc import key_slot
 from redis.exceptions import MovedError
@@ -171,7 +172,12 @@ class Nodes:
         """Moves a queue's slot to another node in one step."""
         slot = slot_of(name)
         source = self.owner(base_of(name))
-        source.ask("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", target.id)
+        try:
+            source.ask("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", target.id)
+        except redis.ResponseError as error:
+            if "unknown subcommand" in str(error):
+                pytest.skip("the run's server moves no slot in one step")
+            raise
         wait_until(lambda: self.owner(base_of(name)) is target, "the slot to have moved")
 
     def moving(self, name: str, target: Node) -> KeyByKey:
