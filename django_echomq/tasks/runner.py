@@ -8,9 +8,7 @@ import logging
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import SimpleQueue
@@ -89,8 +87,7 @@ class Runner:
         self._isolate = isolate
         self._children = Children(worker, max_memory_mib)
         self._loop = LoopThread()
-        # A semaphore costs more than all else of a short coroutine's start.
-        self._places: deque[None] = deque([None] * coroutines)
+        self._places = threading.Semaphore(coroutines)
         self._timeouts = Timeouts()
         self._plans: dict[tuple[str, str], _Plan] = {}
         self._ends: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
@@ -146,7 +143,7 @@ class Runner:
                 value = self._children.call(
                     hand, task.module_path, result.args, result.kwargs, limit
                 )
-            elif plan.is_coroutine and self._place():
+            elif plan.is_coroutine and self._places.acquire(blocking=False):
                 self._start(hand, run)
                 return None
             elif policy.timeout is None:
@@ -169,22 +166,9 @@ class Runner:
             plan = self._plans[name, queue.name] = _Plan.of(task, queue, self._isolate)
         return plan
 
-    def _place(self) -> bool:
-        """Takes a coroutine's place, where one is free."""
-        try:
-            self._places.pop()
-        except IndexError:
-            return False
-        return True
-
     def _start(self, hand: Hand, run: _Run) -> None:
         """Starts a coroutine task, which settles when it has ended."""
-        seconds = run.policy.timeout
-        limit = (
-            nullcontext()
-            if seconds is None
-            else self._timeouts.limit(hand.token, seconds, interrupt=False)
-        )
+        limit = self._timeouts.limit(hand.token, run.policy.timeout, interrupt=False)
 
         def settle(value: Any, error: BaseException | None) -> None:
             settlement = run.returned(value) if error is None else run.raised(error)
@@ -193,7 +177,7 @@ class Runner:
 
         def ended(value: Any, error: BaseException | None) -> None:
             limit.__exit__(None, None, None)
-            self._places.append(None)
+            self._places.release()
             if error is None and not heard(task_finished) and not job_succeeded.receivers:
                 settle(value, error)
             else:
