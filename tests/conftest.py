@@ -26,9 +26,9 @@ from django_echomq.wire.client import Client
 from django_echomq.wire.embedded import embedded
 from django_echomq.wire.endpoint import Endpoint
 from django_echomq.worker import Hand, Stopped, Worker
+from tests.ports import free_ports
 from tests.waiting import wait_until as wait_until
 from tests.wire.nodes import Nodes, Router, slot_of
-from tests.wire.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[1]
 _names = itertools.count()

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from django_echomq.wire import embedded
-from tests.wire.ports import free_ports
+from tests.ports import free_ports
 
 BASE_DIR = Path(__file__).resolve().parent
 

@@ -20,6 +20,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.ports import free_port
+
 EXAMPLE = Path(__file__).resolve().parent.parent / "example_project"
 STDLIB = Path(sysconfig.get_paths()["stdlib"])
 FILES = 150
@@ -152,9 +154,7 @@ def test_an_interrupted_demo_ends_its_worker_and_the_next_one_is_whole(tmp_path:
 
 
 def test_demo_serves_the_page_until_it_is_stopped(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     process = start(tmp_path, "--limit", "10", "--port", str(port))
 
     def get(path: str) -> str:

@@ -18,6 +18,7 @@ import django
 import pytest
 
 from tests.conftest import ROOT, wait_until
+from tests.ports import free_port
 from tests.test_packaging import build
 
 PAGE = (ROOT / "docs" / "learn" / "ten-minutes.md").read_text()
@@ -121,12 +122,6 @@ def console_page(port: int, password: str) -> str:
     with browser.open(address, urllib.parse.urlencode(form).encode()) as answer:
         assert answer.url.endswith("/queue/"), answer.url
         return str(answer.read().decode())
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def listens(port: int) -> bool:

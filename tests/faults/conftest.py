@@ -22,6 +22,7 @@ from django_echomq.wire.client import Client
 from django_echomq.wire.embedded import embedded
 from django_echomq.wire.endpoint import Endpoint
 from tests.conftest import Command, wait_until
+from tests.ports import free_port
 from tests.wire.proxy import Proxy
 
 
@@ -52,8 +53,7 @@ class Server:
     """
 
     def __init__(self, folder: Path, *options: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.folder = folder
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._options = options

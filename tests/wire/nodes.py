@@ -55,6 +55,8 @@ class Node:
         )
 
     def listens(self) -> bool:
+        if self._process and self._process.poll() is not None:
+            raise RuntimeError(f"the node at port {self.port} ended")
         with suppress(redis.ConnectionError):
             return bool(self.raw.ping())
         return False
