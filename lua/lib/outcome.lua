@@ -2,7 +2,7 @@
 
 -- The records made by this call, id to end; the index `outcomes` learns of them at its end.
 local concluded = {}
-local concluded_max
+local concluded_keep
 
 -- Deletes an outcome record; answers whether there was one.
 local function forget_outcome(id)
@@ -12,18 +12,24 @@ local function forget_outcome(id)
 end
 
 local function write_outcomes()
-  local outcomes, ends = base .. 'outcomes', {}
+  local outcomes, ends, logs = base .. 'outcomes', {}, {}
   for id, score in pairs(concluded) do
     ends[#ends + 1] = score
     ends[#ends + 1] = id
+    logs[#logs + 1] = row_key(id) .. ':logs'
   end
   if #ends == 0 then
     return
   end
+  if call('EXISTS', unpack(logs)) > 0 then
+    for i = 1, #logs do
+      call('PEXPIRE', logs[i], concluded_keep.ms)
+    end
+  end
   if type(try('ZADD', outcomes, unpack(ends))) ~= 'number' then
     return -- a foreign key; the records end by themselves
   end
-  local over = call('ZCARD', outcomes) - concluded_max
+  local over = call('ZCARD', outcomes) - concluded_keep.max
   if over > 0 then
     local oldest, keys = call('ZPOPMIN', outcomes, math.min(over, 100 + #ends / 2)), {}
     for i = 1, #oldest, 2 do
@@ -44,9 +50,8 @@ local function conclude(id, state, keep, now, result)
   call('HSET', key, 'state', state, 'finished_at', now, 'result', result)
   call('RENAME', key, key .. ':outcome')
   call('PEXPIRE', key .. ':outcome', keep.ms)
-  call('PEXPIRE', key .. ':logs', keep.ms)
-  if not concluded_max then
-    concluded_max = keep.max
+  if not concluded_keep then
+    concluded_keep = keep
     at_end[#at_end + 1] = write_outcomes
   end
   concluded[id] = now + keep.ms

@@ -568,9 +568,12 @@ def test_the_outcome_ends_by_itself(make_queue: MakeQueue, raw: redis.Redis) -> 
 
 
 def test_the_log_ends_with_the_outcome(queue: Queue, raw: redis.Redis) -> None:
-    claim = claim_one(queue)
+    queue.jobs.enqueue_many([b"x"] * 3)
+    _, claim, _ = claims = queue.jobs.claim(3)
     queue.jobs.add_log(claim.job_id, "line")
-    queue.jobs.complete(claim)
+    slot = queue.client.take_slot()
+    settlements = [queue.jobs.completion(each) for each in claims]
+    queue.drive(queue.client.run(queue.jobs.exchange_call(slot, settlements, 0, "w")))
     assert queue.jobs.logs(claim.job_id) == ["line"]
     assert raw.pttl(queue.keys.logs(claim.job_id)) == pytest.approx(
         raw.pttl(queue.keys.outcome(claim.job_id)), abs=1_000

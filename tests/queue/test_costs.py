@@ -84,7 +84,7 @@ def test_a_bulk_admission_takes_three_commands_a_job(
     assert inside <= 3 * jobs + 2 * 20
 
 
-@pytest.mark.parametrize(("events", "most"), [(True, 10), (False, 8)])
+@pytest.mark.parametrize(("events", "most"), [(True, 9), (False, 7)])
 def test_a_job_is_claimed_and_settled_with_few_commands(
     running: Queue, raw: redis.Redis, events: bool, most: int
 ) -> None:
