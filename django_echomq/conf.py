@@ -29,7 +29,10 @@ from .wire.keys import check_lane, check_queue
 
 _TOP = ("CONNECTIONS", "QUEUES", "SCHEDULES", "CONSOLE", "PROMETHEUS")
 _CONNECTION_KINDS = ("URL", "CACHE", "EMBEDDED", "SENTINELS", "CLUSTER")
-_CONNECTION = (*_CONNECTION_KINDS, "SERVICE", "OPTIONS", "REPLICAS", "REPLICAS_TIMEOUT")
+_CONNECTION = (
+    *_CONNECTION_KINDS,
+    *("SERVICE", "SENTINEL_OPTIONS", "OPTIONS", "REPLICAS", "REPLICAS_TIMEOUT"),
+)
 
 
 @dataclass(frozen=True)
@@ -308,19 +311,6 @@ class _Reader:
                 )
             elif kinds == ["SENTINELS"] and not definition.get("SERVICE"):
                 self.problem(2, f"{where} needs SERVICE, the name that Sentinel knows.")
-            elif kinds == ["SENTINELS"]:
-                try:
-                    Endpoint.from_sentinels(definition["SENTINELS"], definition["SERVICE"])
-                except ValueError as error:
-                    self.problem(2, f"{where}: {error}.")
-            elif kinds in (["URL"], ["CLUSTER"]):
-                try:
-                    if kinds == ["URL"]:
-                        Endpoint.from_url(str(definition["URL"]))
-                    else:
-                        Endpoint.from_cluster(definition["CLUSTER"])
-                except (EchoMQError, ValueError) as error:
-                    self.problem(2, f"{where}: {error}.")
             elif kinds == ["CACHE"] and definition["CACHE"] not in settings.CACHES:
                 self.problem(
                     2,
@@ -329,10 +319,13 @@ class _Reader:
                 )
             elif kinds == ["EMBEDDED"] and not _can_embed():
                 self.problem(2, f"{where}: no server to embed.", "Install django-echomq[embedded].")
-            options = definition.get("OPTIONS", {})
-            if not isinstance(options, Mapping):
-                self.problem(2, f"{where}['OPTIONS'] must be a dict.")
-            elif options.get("decode_responses"):
+            options, _ = (
+                self.mapping(definition.get(key, {}), f"{where}[{key!r}]", 2)
+                for key in ("OPTIONS", "SENTINEL_OPTIONS")
+            )
+            if "SENTINEL_OPTIONS" in definition and "SENTINELS" not in definition:
+                self.problem(2, f"{where}: SENTINEL_OPTIONS are for connections to SENTINELS.")
+            if options.get("decode_responses"):
                 self.problem(
                     2, f"{where}: decode_responses=True would corrupt payloads.", "Drop it."
                 )
@@ -346,6 +339,11 @@ class _Reader:
                 self.problem(2, f"{where}: REPLICAS_TIMEOUT says how long to wait for REPLICAS.")
             if definition.get("REPLICAS") and kinds == ["EMBEDDED"]:
                 self.problem(2, f"{where}: an embedded server has no replicas.", "Drop REPLICAS.")
+            if len(self.problems) == before and kinds[0] in ("URL", "SENTINELS", "CLUSTER"):
+                try:
+                    _server(definition).check()
+                except (EchoMQError, TypeError, ValueError) as error:
+                    self.problem(2, f"{where}: {error}.")
             if len(self.problems) == before:
                 sound[alias] = definition
         return sound
@@ -632,26 +630,29 @@ def endpoint(alias: str) -> Endpoint:
     for key, read in _REPLICATION.items():
         if key in definition:
             replication |= read(definition[key])
-    return replace(_server(alias, definition), **replication)
-
-
-def _server(alias: str, definition: Mapping[str, Any]) -> Endpoint:
-    options = dict(definition.get("OPTIONS", {}))
     try:
-        if "URL" in definition:
-            return Endpoint.from_url(str(definition["URL"]), **options)
-        if "EMBEDDED" in definition:
-            return Endpoint.from_embedded(definition["EMBEDDED"], **options)
-        if "CLUSTER" in definition:
-            return Endpoint.from_cluster(definition["CLUSTER"], **options)
-        if "SENTINELS" in definition:
-            return Endpoint.from_sentinels(
-                definition["SENTINELS"], definition["SERVICE"], **options
-            )
-        from django_redis import get_redis_connection
-
-        cache_alias = definition["CACHE"]
-        found = Endpoint.from_client(get_redis_connection(cache_alias), f"cache:{cache_alias}")
-        return found.with_options(**options)
+        return replace(_server(definition), **replication)
     except (EchoMQError, NotImplementedError, ValueError) as error:
         raise ImproperlyConfigured(f"ECHOMQ['CONNECTIONS'][{alias!r}]: {error}") from error
+
+
+def _server(definition: Mapping[str, Any]) -> Endpoint:
+    options = definition.get("OPTIONS", {})
+    if "URL" in definition:
+        return Endpoint.from_url(str(definition["URL"]), **options)
+    if "EMBEDDED" in definition:
+        return Endpoint.from_embedded(definition["EMBEDDED"], **options)
+    if "CLUSTER" in definition:
+        return Endpoint.from_cluster(definition["CLUSTER"], **options)
+    if "SENTINELS" in definition:
+        return Endpoint.from_sentinels(
+            definition["SENTINELS"],
+            definition["SERVICE"],
+            definition.get("SENTINEL_OPTIONS"),
+            **options,
+        )
+    from django_redis import get_redis_connection
+
+    cache_alias = definition["CACHE"]
+    found = Endpoint.from_client(get_redis_connection(cache_alias), f"cache:{cache_alias}")
+    return found.with_options(**options)

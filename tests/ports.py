@@ -29,6 +29,11 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def _take(port: int) -> bool:
     folder = Path(tempfile.gettempdir()) / f"echomq-test-ports-{os.getuid()}"
     folder.mkdir(exist_ok=True)

@@ -46,7 +46,8 @@ _VALKEY = os.environ.setdefault("ECHOMQ_TEST_VALKEY", f"{_RUN}.valkey")
 _XDIST_WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 _SUFFIX = f"_{_XDIST_WORKER}" if _XDIST_WORKER else ""
 
-if (server := os.environ.get("ECHOMQ_TEST_SERVER")) and server != "cluster":
+server = os.environ.get("ECHOMQ_TEST_SERVER", "")
+if server not in ("", "cluster"):
     embedded._find_binary = lambda: server
 
 SECRET_KEY = "not a secret: for tests only"

@@ -130,6 +130,7 @@ WHOLE = [
 @pytest.mark.parametrize("block", WHOLE, ids=lambda block: block.id)
 def test_settings_are_sound(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ECHOMQ_PASSWORD", "sesame")
+    monkeypatch.setenv("SENTINEL_PASSWORD", "open")
     names: dict[str, Any] = {"os": os, "BASE_DIR": settings.BASE_DIR, "INSTALLED_APPS": []}
     exec(compile(block.text, block.id, "exec"), names)
     with override_settings(ECHOMQ=names["ECHOMQ"]):

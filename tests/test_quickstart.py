@@ -6,7 +6,6 @@ import http.cookiejar
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.parse
@@ -18,7 +17,7 @@ import django
 import pytest
 
 from tests.conftest import ROOT, wait_until
-from tests.ports import free_port
+from tests.ports import free_port, listens
 from tests.test_packaging import build
 
 PAGE = (ROOT / "docs" / "learn" / "ten-minutes.md").read_text()
@@ -122,11 +121,6 @@ def console_page(port: int, password: str) -> str:
     with browser.open(address, urllib.parse.urlencode(form).encode()) as answer:
         assert answer.url.endswith("/queue/"), answer.url
         return str(answer.read().decode())
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.mark.once

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
@@ -18,8 +19,10 @@ from typing import Any
 
 import pytest
 import redis
+from django.test import override_settings
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
+from django_echomq import conf
 from django_echomq.queue import Queue, QueueOptions, Rate, Unique
 from django_echomq.wire import client as wire_client
 from django_echomq.wire.client import Client, Parked
@@ -28,6 +31,7 @@ from django_echomq.wire.errors import EchoMQError, ServerUnavailable
 from django_echomq.worker.promoter import tick_call
 from tests.conftest import ROOT, Command, wait_until
 from tests.faults.conftest import Server, make_server
+from tests.ports import free_port, listens
 from tests.wire.nodes import Nodes
 
 __all__ = ["make_server"]
@@ -35,6 +39,8 @@ __all__ = ["make_server"]
 PAGE = (ROOT / "docs" / "production" / "security.md").read_text()
 SECRET = "sesame-öffne-dich/7@x"
 QUOTED = "sesame-%C3%B6ffne-dich%2F7%40x"
+GUARDIAN = "another-word"
+WRONG = "a-third"
 
 (_rule,) = re.findall(r"^ACL SETUSER echomq on >PASSWORD\n((?:  .*\n)+)", PAGE, re.MULTILINE)
 #: The rights of the page, without the words that take away.
@@ -388,6 +394,68 @@ def test_tls_with_a_password(tls_server: tuple[int, Path]) -> None:
             assert events.get(5)
         queue.admin.obliterate(force=True)
         client.close()
+
+
+@pytest.fixture
+def tls_sentinel(tls_server: tuple[int, Path]) -> Iterator[int]:
+    """A sentinel that watches that server; it speaks TLS only, and has a password of its own."""
+    port, folder = tls_server
+    own = free_port()
+    file = folder / "sentinel.conf"
+    file.write_text(
+        f"port 0\ntls-port {own}\nbind 127.0.0.1\nrequirepass {GUARDIAN}\n"
+        "tls-replication yes\ntls-auth-clients no\ntls-ca-cert-file server.pem\n"
+        "tls-cert-file server.pem\ntls-key-file server.key\n"
+        "sentinel resolve-hostnames yes\nsentinel announce-hostnames yes\n"
+        f"sentinel monitor main localhost {port} 1\nsentinel auth-pass main {SECRET}\n"
+    )
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    command = [str(program), str(file), "--sentinel"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+    wait_until(lambda: listens(own), "the sentinel to listen")
+    yield own
+    process.kill()
+    process.wait()
+
+
+def test_tls_and_passwords_of_sentinels(tls_sentinel: int, certificates: Path) -> None:
+    tls = {"ssl": True, "ssl_ca_certs": str(certificates / "server.pem")}
+    connection = {
+        "SENTINELS": [("localhost", tls_sentinel)],
+        "SERVICE": "main",
+        "SENTINEL_OPTIONS": {**tls, "password": GUARDIAN},
+        "OPTIONS": {**tls, "password": SECRET, "db": 3},
+    }
+    with override_settings(ECHOMQ={"CONNECTIONS": {"default": connection}}):
+        endpoint = conf.endpoint("default")
+    client = Client(endpoint)
+    wait_until(lambda: says_pong(client), "the sentinel to know the server")
+    queue = Queue("mail", client)
+    queue.jobs.enqueue(b"x")
+    (claim,) = queue.jobs.claim()
+    queue.jobs.complete(claim)
+    assert asyncio.run(client.adrive(client.command("PING"))) == b"PONG"
+    queue.admin.pause()
+    queue.admin.obliterate()
+    client.close()
+    assert not any(secret in repr(endpoint) for secret in (GUARDIAN, SECRET))
+
+    connection["SENTINEL_OPTIONS"] = {**tls, "password": WRONG}
+    with override_settings(ECHOMQ={"CONNECTIONS": {"default": connection}}):
+        stranger = Client(conf.endpoint("default"), retry_for=0)
+    told = rf"No master found for 'main' : localhost:{tls_sentinel} - .*Authentication"
+    with pytest.raises(ServerUnavailable, match=told) as met:
+        stranger.drive(stranger.command("PING"))
+    assert WRONG not in str(met.value)
+    with pytest.raises(ServerUnavailable, match=told) as met:
+        asyncio.run(stranger.adrive(stranger.command("PING")))
+    assert WRONG not in str(met.value)
+
+
+def says_pong(client: Client) -> bool:
+    with suppress(ServerUnavailable):
+        return bool(client.drive(client.command("PING")) == b"PONG")
+    return False
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,21 @@ async def _afence(connection: Any) -> None:
         raise
 
 
+def _address(client: Any) -> str:
+    settings = client.connection_pool.connection_kwargs
+    return f"{settings['host']}:{settings['port']}"
+
+
+class _Sentinel(redis.Redis):
+    """A sentinel that goes by its address in an error, not by all it was made with."""
+
+    __repr__ = _address
+
+
+class _AsyncSentinel(aioredis.Redis):
+    __repr__ = _address
+
+
 class _Sentinels(list[Any]):
     """The sentinels, the one that answered last comes first.
 
@@ -168,6 +183,7 @@ class Endpoint:
         heal: called when a connection fails; starts the server where it is ours to start, finds
             out where it is on a cluster.
         sentinels, service: who is asked for the primary, and its name there.
+        sentinel_options: keyword arguments of redis-py's client of a sentinel.
         cluster, slot: of which cluster, and of which slot the keys are.
         replicas: how many replicas are to have an admission before its call returns; 0 asks none.
         replicas_ms: how long they may take.
@@ -180,6 +196,7 @@ class Endpoint:
     heal: Callable[[], None] = field(default=_nothing, repr=False)
     sentinels: tuple[tuple[str, int], ...] = ()
     service: str = ""
+    sentinel_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     cluster: Cluster | None = field(default=None, repr=False)
     slot: int = HOME_SLOT
     replicas: int = 0
@@ -284,9 +301,17 @@ class Endpoint:
 
     @classmethod
     def from_sentinels(
-        cls, sentinels: Sequence[tuple[str, int]], service: str, **options: Any
+        cls,
+        sentinels: Sequence[tuple[str, int]],
+        service: str,
+        sentinel_options: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> Self:
         """An endpoint to the primary that Sentinel names for ``service``.
+
+        Args:
+            sentinel_options: what the sentinels are asked with, such as a password.
+            options: what connections to the servers are made with; ``ssl=True`` for TLS.
 
         Raises:
             ValueError: ``sentinels`` are not pairs of a host and a port.
@@ -303,6 +328,7 @@ class Endpoint:
             options,
             sentinels=addresses,
             service=service,
+            sentinel_options=dict(sentinel_options or {}),
         )
 
     @classmethod
@@ -364,6 +390,17 @@ class Endpoint:
         """The same endpoint with some options replaced."""
         return replace(self, options={**self.options, **options})
 
+    def check(self) -> None:
+        """Makes a connection without connecting it.
+
+        Raises:
+            ValueError: there is an option that connections have not.
+        """
+        try:
+            self.pool().make_connection()
+        except (TypeError, redis.RedisError) as error:
+            raise ValueError(f"redis-py does not take these options: {error}") from None
+
     def _settings(self, fence: object) -> dict[str, Any]:
         place = {"cluster": self.cluster, "slot": self.slot} if self.cluster else {}
         settings = {
@@ -378,14 +415,19 @@ class Endpoint:
             settings["socket_timeout"] += self.replicas_ms / 1000
         return settings
 
+    def _made_of(self, kind: type[Any]) -> _Sentinels:
+        # The next sentinel is asked at once: redis-py would ask one that is away for seconds.
+        settings = {"socket_timeout": _TIMEOUT, "retry": None, **self.sentinel_options}
+        return _Sentinels(kind(host=host, port=port, **settings) for host, port in self.sentinels)
+
     def pool(self) -> redis.ConnectionPool:
         """A pool of fenced connections, without retries of its own."""
         settings = self._settings(_fence)
         settings["retry"] = Retry(NoBackoff(), 0)
         settings.setdefault("max_connections", 2**16)
         if self.sentinels:
-            manager = Sentinel(self.sentinels, socket_timeout=_TIMEOUT)
-            manager.sentinels = _Sentinels(manager.sentinels)
+            manager = Sentinel(())
+            manager.sentinels = self._made_of(_Sentinel)
             pool: redis.ConnectionPool = _SentinelPool(self.service, manager, **settings)  # type: ignore[no-untyped-call]
             return pool
         return redis.ConnectionPool(connection_class=self.connection_class, **settings)
@@ -396,8 +438,8 @@ class Endpoint:
         settings["retry"] = None
         settings.setdefault("max_connections", _ASYNC_CONNECTIONS)
         if self.sentinels:
-            manager = aio_sentinel.Sentinel(list(self.sentinels), socket_timeout=_TIMEOUT)
-            manager.sentinels = _Sentinels(manager.sentinels)
+            manager = aio_sentinel.Sentinel([])
+            manager.sentinels = self._made_of(_AsyncSentinel)
             settings["timeout"] = None
             pool: aioredis.ConnectionPool = _AsyncSentinelPool(self.service, manager, **settings)  # type: ignore[no-untyped-call]
             return pool

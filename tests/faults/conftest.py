@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections import Counter
@@ -22,7 +21,7 @@ from django_echomq.wire.client import Client
 from django_echomq.wire.embedded import embedded
 from django_echomq.wire.endpoint import Endpoint
 from tests.conftest import Command, wait_until
-from tests.ports import free_port
+from tests.ports import free_port, listens
 from tests.wire.proxy import Proxy
 
 
@@ -88,8 +87,7 @@ class Server:
     def _listens(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, "the server did not start"
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        return listens(self.port)
 
     def signal(self, number: int) -> None:
         assert self._process is not None

@@ -23,6 +23,7 @@ from django_echomq.worker import Promoter
 from tests.testapp import tasks
 
 URL = {"URL": "redis://127.0.0.1:1/0"}
+SENTINEL = {"SENTINELS": [("h", 1)], "SERVICE": "s"}
 
 
 def problems(echomq: Any, **others: Any) -> list[tuple[str, str, str]]:
@@ -56,6 +57,22 @@ def test_the_settings_of_the_suite_are_sound() -> None:
             {"CONNECTIONS": {"default": {"SENTINELS": ["h:1"], "SERVICE": "s"}}},
             "E002",
             "pairs of host and port",
+        ),
+        (
+            {"CONNECTIONS": {"default": {**SENTINEL, "SENTINEL_OPTIONS": {"pasword": "x"}}}},
+            "E002",
+            "'pasword'",
+        ),
+        ({"CONNECTIONS": {"default": {**URL, "SENTINEL_OPTIONS": {}}}}, "E002", "to SENTINELS"),
+        ({"CONNECTIONS": {"default": {**SENTINEL, "SENTINEL_OPTIONS": 1}}}, "E002", "a dict"),
+        ({"CONNECTIONS": {"default": {**URL, "OPTIONS": ["x"]}}}, "E002", "a dict"),
+        ({"CONNECTIONS": {"default": {**URL, "OPTIONS": {"soket_timeout": 1}}}}, "E002", "'soket"),
+        ({"CONNECTIONS": {"default": {**SENTINEL, "OPTIONS": {1: 2}}}}, "E002", "strings"),
+        ({"CONNECTIONS": {"default": {"URL": "redis://h?nonsense=1"}}}, "E002", "'nonsense'"),
+        (
+            {"CONNECTIONS": {"default": {"CLUSTER": ["h:1"], "OPTIONS": {"nonsense": 1}}}},
+            "E002",
+            "'nonsense'",
         ),
         ({"CONNECTIONS": {"default": {**URL, "REPLICA": 1}}}, "E002", "Did you mean 'REPLICAS'"),
         ({"CONNECTIONS": {"default": {**URL, "REPLICAS": -1}}}, "E002", "0 or more"),

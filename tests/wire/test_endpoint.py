@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -11,7 +15,7 @@ from redis.sentinel import Sentinel
 
 from django_echomq.wire.client import Client
 from django_echomq.wire.endpoint import Endpoint
-from django_echomq.wire.errors import UnsafeClient
+from django_echomq.wire.errors import ServerUnavailable, UnsafeClient
 from tests.wire.monitor import recorded
 
 SECRET = "hunter2"
@@ -233,3 +237,29 @@ def test_a_connection_is_fenced_before_it_carries_a_command(
         sent = recording.sent()
     mine.close()
     assert sent[-2:] == ["GET {emq}:version", "ECHO first"]
+
+
+def test_a_sentinel_that_does_not_answer_is_asked_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = mute.getsockname()[1]
+        asked: list[socket.socket] = []
+
+        def hang_up() -> None:
+            with suppress(OSError):
+                while True:
+                    asked.append(mute.accept()[0])
+                    asked[-1].close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        endpoint = Endpoint.from_sentinels([("127.0.0.1", port)], "main")
+        client = Client(endpoint, retry_for=0)
+        told = f"No master found for 'main' : 127.0.0.1:{port} - "
+        with pytest.raises(ServerUnavailable, match=told):
+            client.drive(client.command("PING"))
+        assert len(asked) == 1
+        with pytest.raises(ServerUnavailable, match=told):
+            asyncio.run(client.adrive(client.command("PING")))
+        assert len(asked) == 2
+        mute.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
