@@ -545,3 +545,17 @@ def test_a_job_keeps_its_place_where_the_next_one_is_of_another_type(
         }[verb]()
     raw.delete(queue.keys.base + spoilt.encode())
     assert places(queue, raw, job_id) == before
+
+
+def test_the_log_of_a_cancelled_job_ends_though_the_call_met_a_foreign_key(
+    queue: Queue, raw: redis.Redis
+) -> None:
+    held = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.claim()
+    waiting = queue.jobs.enqueue(b"x").job_id
+    queue.jobs.add_log(waiting, "line")
+    raw.set(queue.keys.base + b"cancels", "foreign")
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        queue.jobs.cancel_many([waiting, held])
+    assert queue.jobs.get(waiting).state == "cancelled"
+    assert raw.pttl(queue.keys.logs(waiting)) > 0
