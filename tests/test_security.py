@@ -412,10 +412,12 @@ def tls_sentinel(tls_server: tuple[int, Path]) -> Iterator[int]:
     program = shutil.which("redis-server") or shutil.which("valkey-server")
     command = [str(program), str(file), "--sentinel"]
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
-    wait_until(lambda: listens(own), "the sentinel to listen")
-    yield own
-    process.kill()
-    process.wait()
+    try:
+        wait_until(lambda: listens(own), "the sentinel to listen")
+        yield own
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_tls_and_passwords_of_sentinels(tls_sentinel: int, certificates: Path) -> None:

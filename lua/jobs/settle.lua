@@ -51,7 +51,8 @@ end
 
 local keep = {ms = tonumber(ARGV[6]), max = tonumber(ARGV[7]), dead_ms = tonumber(ARGV[8])}
 local words = {}
-local done, fault = pcall(function()
+local claimed, ids, token_ms
+local sound, fault = pcall(function()
   local values = {complete = 4, retry = 7, delay = 5, cancel = 4, release = 3}
   local i, others = 9, nil
   while i <= #ARGV do
@@ -65,15 +66,11 @@ local done, fault = pcall(function()
     end
     i = i + values[verb]
   end
+  claimed, ids, token_ms = claim_jobs(tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], now)
 end)
-if not done then
-  -- A foreign key was in the way of one; those before it have ended, and count.
-  finish(now)
-  return redis.error_reply(type(fault) == 'table' and fault.err or fault)
-end
-
-local limit = tonumber(ARGV[3])
-local claimed, ids, token_ms = claim_jobs(limit, tonumber(ARGV[4]), ARGV[5], now)
 finish(now)
+if not sound then
+  return fault_reply(fault)
+end
 ledger_note(now, table.concat(words, ',') .. ';' .. table.concat(ids, ','))
 return {words, claimed, next_due(now), token_ms}

@@ -28,6 +28,11 @@ local function finish(now)
   end
 end
 
+-- The reply where a foreign key was in the way of a job: those before it have moved, and count.
+local function fault_reply(fault)
+  return redis.error_reply(type(fault) == 'table' and fault.err or fault)
+end
+
 -- The named fields of a row, or nil where no row of a job stands under the id. A foreign key of
 -- another type under the row's name is no row; it must not abort a transition half way.
 local function read_row(id, ...)

@@ -63,8 +63,6 @@ local function conclude_cancelled(id, unique, reason, keep, now)
   count('cancelled', 1)
   call('HSET', row_key(id), 'last_error', reason)
   call('HDEL', row_key(id), 'cancel')
-  -- Beside it, a foreign key may end the call before `finish`; a log must not outlast its job then.
-  call('PEXPIRE', row_key(id) .. ':logs', keep.ms)
   conclude(id, 'cancelled', keep, now, '')
   announce('cancelled', id, 'reason', reason)
 end

@@ -547,7 +547,7 @@ def test_a_job_keeps_its_place_where_the_next_one_is_of_another_type(
     assert places(queue, raw, job_id) == before
 
 
-def test_the_log_of_a_cancelled_job_ends_though_the_call_met_a_foreign_key(
+def test_what_was_cancelled_before_a_foreign_key_was_met_counts(
     queue: Queue, raw: redis.Redis
 ) -> None:
     held = queue.jobs.enqueue(b"x").job_id
@@ -559,3 +559,24 @@ def test_the_log_of_a_cancelled_job_ends_though_the_call_met_a_foreign_key(
         queue.jobs.cancel_many([waiting, held])
     assert queue.jobs.get(waiting).state == "cancelled"
     assert raw.pttl(queue.keys.logs(waiting)) > 0
+    assert raw.zscore(queue.keys.outcomes, waiting) is not None
+    assert raw.hget(queue.keys.base + b"metrics:cancelled", "count") == b"1"
+
+
+def test_what_was_completed_before_a_claim_met_a_foreign_key_counts(
+    queue: Queue, raw: redis.Redis
+) -> None:
+    job_id = queue.jobs.enqueue(b"x").job_id
+    (claim,) = queue.jobs.claim()
+    queue.jobs.add_log(job_id, "line")
+    spoilt = queue.jobs.enqueue(b"x").job_id
+    raw.hset(queue.keys.job(spoilt), "attempts", "many")
+    raw.set(queue.keys.dead, "foreign")
+    call = queue.jobs.exchange_call(
+        queue.client.take_slot(), [queue.jobs.completion(claim)], 1, "w"
+    )
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        queue.drive(queue.client.run(call))
+    assert queue.jobs.state(job_id) == "completed"
+    assert raw.pttl(queue.keys.logs(job_id)) > 0
+    assert raw.hget(queue.keys.base + b"metrics:completed", "count") == b"1"
