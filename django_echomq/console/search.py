@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,8 @@ STEP = 250
 _TEXT = 200  # characters to search for
 STATES = ("pending", "active", "scheduled", "dead", "completed")
 _AGES = {"5m": 300, "1h": 3_600, "1d": 86_400, "7d": 604_800}
+#: Seconds within which instants of different servers, kept in whole milliseconds, tell no order.
+_SKEW = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,8 @@ def act_on_all(
     :func:`operations.start`.
 
     The walk goes on behind the job that it saw last, so that jobs that come and go before it hide
-    none. Jobs that it has moved, and that come back, are not met again.
+    none. Jobs that it has moved, and that come back, are not met again: what it met at first is
+    known by id, and what it met later by the instants of its row.
 
     Args:
         act: does it to some; answers to how many.
@@ -147,7 +151,9 @@ def act_on_all(
 
     def run(queue: Queue, progress: Callable[[int, int], object]) -> int:
         total = queue.jobs.size(meant.state, meant.lane)
-        began, (fresh,) = _now(queue), queue.drive(queue.client.mint(1))
+        (fresh,) = queue.drive(queue.client.mint(1))
+        back = _now(queue) + timedelta(seconds=_SKEW)
+        known_until = time.monotonic() + 2 * _SKEW
         met: set[str] = set()
         looked = done = 0
         place: tuple[bytes, bytes] | None = None
@@ -157,11 +163,11 @@ def act_on_all(
                 listed.job.id
                 for listed in page.jobs
                 if listed.job.id not in met
-                and not _newer(listed, began, fresh)
+                and not _newer(listed, back, fresh)
                 and meant.matches(listed)
             ]
-            if meant.state == "active":
-                # Each beat of a worker moves its jobs on, before the walk once more.
+            # Each beat of a worker moves its active jobs on, before the walk once more.
+            if meant.state == "active" or time.monotonic() < known_until:
                 met.update(ids)
             done += act(queue, ids) if ids else 0
             looked += page.length
@@ -178,11 +184,11 @@ def _now(queue: Queue) -> datetime:
     return datetime.fromtimestamp(int(seconds) + int(microseconds) / 1_000_000, UTC)
 
 
-def _newer(listed: Listed, began: datetime, fresh: str) -> bool:
-    """Whether a job came, or came back, after a walk began."""
+def _newer(listed: Listed, back: datetime, fresh: str) -> bool:
+    """Whether a job came after ``fresh``, or came back later than ``back``."""
     job = listed.job
     latest = max(filter(None, (job.started_at, job.finished_at)), default=None)
-    return job.id[3:] > fresh[3:] or (latest is not None and latest > began)
+    return job.id[3:] > fresh[3:] or (latest is not None and latest > back)
 
 
 def failures(queue: Queue) -> tuple[list[tuple[str, str, int, Listed]], int, bool]:

@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -374,14 +375,27 @@ def test_all_pending_are_met_once_while_jobs_come_and_go(queue: Queue) -> None:
     assert wanted - taken <= set(met) <= wanted
 
 
+@pytest.fixture(params=["by id", "by instant", "clock ahead", "clock behind"])
+def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> float:
+    """How jobs that come back are told from others; seconds that an act takes."""
+    if request.param == "by instant":
+        monkeypatch.setattr(search, "_SKEW", 0.02)
+        return 0.02
+    now = search._now
+    off = {"by id": 0.0, "clock ahead": 0.8, "clock behind": -0.8}[request.param]
+    monkeypatch.setattr(search, "_now", lambda queue: now(queue) + timedelta(seconds=off))
+    return 0.0
+
+
 @pytest.mark.usefixtures("steps")
-def test_all_scheduled_are_met_once_though_they_come_back(queue: Queue) -> None:
+def test_all_scheduled_are_met_once_though_they_come_back(queue: Queue, told: float) -> None:
     ids = {queue.jobs.enqueue_in(PAYLOAD, 3_600 + n).job_id for n in range(23)}
 
     def act(some: list[str]) -> int:
         queue.jobs.promote_many(some)
         for claim in queue.jobs.claim(500):
             queue.jobs.retry(claim, 7_200, 9)
+        time.sleep(told)
         return len(some)
 
     met = walk(queue, search.Filter("scheduled"), act)
@@ -389,13 +403,14 @@ def test_all_scheduled_are_met_once_though_they_come_back(queue: Queue) -> None:
 
 
 @pytest.mark.usefixtures("steps")
-def test_all_dead_are_met_once_though_they_die_again(queue: Queue) -> None:
+def test_all_dead_are_met_once_though_they_die_again(queue: Queue, told: float) -> None:
     ids = {die(queue) for _ in range(23)}
 
     def act(some: list[str]) -> int:
         queue.jobs.reprocess_many(some)
         for claim in queue.jobs.claim(500):
             queue.jobs.retry(claim, 0, 1)
+        time.sleep(told)
         return len(some)
 
     met = walk(queue, search.Filter("dead"), act)
