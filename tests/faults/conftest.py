@@ -32,7 +32,9 @@ def own_server() -> Iterator[tuple[Path, dict[str, str], Client]]:
     server = embedded(folder / "valkey")
     server.ensure_running()
     env = {"ECHOMQ_TEST_VALKEY": str(folder / "valkey"), "PYTEST_XDIST_WORKER": ""}
-    yield folder, env, Client(Endpoint.from_embedded(folder / "valkey"), retry_for=20)
+    client = Client(Endpoint.from_embedded(folder / "valkey"), retry_for=20)
+    yield folder, env, client
+    client.close()
     server.release()
     wait_until(lambda: not (folder / "valkey" / "valkey.sock").exists(), "the server to stop")
     shutil.rmtree(folder, ignore_errors=True)

@@ -78,7 +78,7 @@ def test_a_primary_is_killed(cluster: Nodes, watched: list[Watched], command: St
     replica = cluster.replica_of(primary)
     with under_load(watched, command):
         primary.ask("CLIENT", "PAUSE", 10_000, "WRITE")
-        assert primary.ask("WAIT", 1, 5_000) == 1
+        wait_until(lambda: replica.offset == primary.offset, "the replica to have it all")
         primary.kill()
         wait_until(lambda: replica.is_primary, "the replica to take over")
 

@@ -366,6 +366,7 @@ def test_a_full_disk_refuses_writes_and_loses_nothing(
     end_well(watched, worker, quiet=("refused",))
     assert watched.effects() == {"start": 1, "end": 1}
     # And what the file has is whole.
+    server.raw.config_set("appendfsync", "always")
     books = watched.books()
     server.kill()
     server.start()

@@ -69,6 +69,12 @@ class Node:
     def is_primary(self) -> bool:
         return bool(self.raw.execute_command("ROLE")[0] == b"master")
 
+    @property
+    def offset(self) -> int:
+        """How much of the stream of writes it has, in bytes."""
+        role = self.raw.execute_command("ROLE")
+        return int(role[1] if role[0] == b"master" else role[4])
+
     def ask(self, *command: str | int | bytes) -> Any:
         return self.raw.execute_command(*command, NEVER_DECODE=True)
 

@@ -289,6 +289,7 @@ def test_restarts_a_killed_server(world: World) -> None:
     server = world.server()
     server.ensure_running()
     with world.client() as client:
+        client.config_set("appendfsync", "always")
         client.set("key", "value")
     old, guard = world.server_pid(), guardian_pid(world.folder)
     kill(old)
