@@ -17,6 +17,8 @@ import pytest
 import redis
 from django.conf import settings
 from django.test import override_settings
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from redis.sentinel import Sentinel
 
 from django_echomq.queue import Queue, QueueOptions
@@ -33,6 +35,12 @@ from tests.wire.nodes import Nodes, Router, slot_of
 ROOT = Path(__file__).resolve().parents[1]
 _names = itertools.count()
 
+# How fast a machine is today says nothing about the code.
+hypothesis_settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("patient")
+
 
 @pytest.fixture(scope="session")
 def endpoint() -> Iterator[Endpoint]:
@@ -45,7 +53,7 @@ def endpoint() -> Iterator[Endpoint]:
         yield get_client().endpoint
         return
     if "CLUSTER" in connection:
-        nodes = Nodes(ports_of(connection["CLUSTER"]))
+        nodes = Nodes(ports_of(connection["CLUSTER"]), timeout_ms=5_000)
         if not os.environ.get("ECHOMQ_TEST_CLUSTER"):
             nodes.start()
         yield Endpoint.from_cluster(connection["CLUSTER"])
@@ -73,7 +81,7 @@ def one_server(endpoint: Endpoint) -> Endpoint:
 @pytest.fixture(scope="session")
 def nodes() -> Iterator[Nodes]:
     """A cluster of three primaries and three replicas, of which a test may kill any."""
-    made = Nodes(free_ports(6))
+    made = Nodes(free_ports(6), timeout_ms=2_000)
     try:
         made.start()
         yield made
@@ -95,8 +103,8 @@ def cluster(nodes: Nodes) -> Iterator[Nodes]:
 
 @pytest.fixture(scope="session")
 def client(endpoint: Endpoint) -> Client:
-    """A client of the run's server."""
-    return Client(endpoint)
+    """A client of the run's server, patient with a machine that is busy."""
+    return Client(endpoint, retry_for=30)
 
 
 @pytest.fixture(scope="session")
@@ -213,7 +221,7 @@ class Command:
     def output(self) -> str:
         return self.log.read_text(errors="replace")
 
-    def until(self, text: str, seconds: float = 60.0) -> None:
+    def until(self, text: str, seconds: float = 150.0) -> None:
         """Waits for the text in the output."""
         try:
             wait_until(
@@ -226,7 +234,7 @@ class Command:
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def wait(self, seconds: float = 60.0) -> int:
+    def wait(self, seconds: float = 150.0) -> int:
         return self.process.wait(seconds)
 
     def close(self) -> None:

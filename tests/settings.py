@@ -135,7 +135,7 @@ ECHOMQ: dict[str, Any] = {
         "default": {},
         "mail": {},
         # Short enough for tests to see leases lapse and retries come round.
-        "fast": {"LEASE": 1, "BACKOFF": {"TYPE": "fixed", "MS": 50}},
+        "fast": {"LEASE": 2, "BACKOFF": {"TYPE": "fixed", "MS": 50}},
         **json.loads(os.environ.get("ECHOMQ_TEST_QUEUES", "{}")),
     },
     "SCHEDULES": json.loads(os.environ.get("ECHOMQ_TEST_SCHEDULES", "{}")),

@@ -56,6 +56,7 @@ def site(engine: str, tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
     server.release()
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_checks_of_the_apps_hold(engine: str, site: tuple[Path, dict[str, str]]) -> None:
     folder, environment = site
@@ -67,7 +68,7 @@ def test_the_checks_of_the_apps_hold(engine: str, site: tuple[Path, dict[str, st
         env=environment,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
     )
     log = folder / "worker.log"
     told = done.stdout + done.stderr + (log.read_text() if log.exists() else "")

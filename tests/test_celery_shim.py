@@ -215,10 +215,10 @@ def test_retries_have_their_own_budget(site: Site) -> None:
     with pytest.raises(JobFailed, match="Trouble: again"):
         run_due(until=timedelta(minutes=5))
     run_due(until=timedelta(minutes=5))
-    assert passing.get(timeout=5) == 2
+    assert passing.get(timeout=60) == 2
     assert (failing.state, failing.retries) == ("FAILURE", 2)
     with pytest.raises(celery_tasks.Trouble, match=r"^again$"):
-        failing.get(timeout=5)
+        failing.get(timeout=60)
 
 
 def test_an_unknown_id_is_pending_as_in_celery(site: Site) -> None:
@@ -248,7 +248,7 @@ def test_a_step_that_was_sent_is_not_sent_again(site: Site) -> None:
     assert result.parent is not None
     first = queue.jobs.get(result.parent.id).payload
     run_pending()
-    assert result.get(timeout=5) == 6
+    assert result.get(timeout=60) == 6
     # Its worker is lost before the first is settled, and it comes back.
     again = queue.jobs.enqueue(first)
     queue.jobs.release(queue.jobs.claim()[0])

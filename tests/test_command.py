@@ -133,7 +133,7 @@ def test_ping_looks_at_a_health_file(tmp_path: Path) -> None:
     path.write_text(json.dumps({"worker": "w", "at": time.time()}))
     assert "w" in told("ping", "--health-file", str(path))
     path.write_text(json.dumps({"worker": "w", "at": time.time() - 60}))
-    with pytest.raises(CommandError, match="60 s ago"):
+    with pytest.raises(CommandError, match=r"6\d s ago"):
         told("ping", "--health-file", str(path))
 
 

@@ -24,7 +24,7 @@ MEASURED = {
 
 @pytest.mark.once
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_our_rows(tmp_path: Path) -> None:
     out = tmp_path / "table.json"
     done = subprocess.run(

@@ -26,7 +26,7 @@ EXAMPLE = Path(__file__).resolve().parent.parent / "example_project"
 STDLIB = Path(sysconfig.get_paths()["stdlib"])
 FILES = 150
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -47,7 +47,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def finish(demo: subprocess.Popen[str]) -> str:
-    output, _ = demo.communicate(timeout=240)
+    output, _ = demo.communicate(timeout=800)
     return output
 
 
@@ -197,6 +197,6 @@ def test_examples_in_the_analysis() -> None:
         [sys.executable, "-m", "doctest", EXAMPLE / "stdlib" / "analysis.py"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     assert (done.returncode, done.stdout) == (0, "")

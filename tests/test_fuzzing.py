@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from django.test import override_settings
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from django_echomq import conf
@@ -24,10 +24,6 @@ from django_echomq.tasks.verdicts import BadPayload
 from django_echomq.wire.endpoint import Endpoint
 from django_echomq.wire.errors import EchoMQError
 from tests.conftest import Command
-
-# How fast a machine is today says nothing about the code.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
 
 SECRET = "Zz9secretZz9"
 ID = "JOB0NsVQMCRgHI"

@@ -38,7 +38,7 @@ def test_from_celery(
     assert capsys.readouterr().out == "PENDING\n"
     done = [result.return_value for result in run_pending("default")]
     assert done[0] == {"shop": 7}
-    assert names["last"].get(timeout=5) == 113
+    assert names["last"].get(timeout=60) == 113
     ran = run_due("mail", until=timedelta(minutes=5))
     assert sorted(result.return_value for result in ran if result.is_finished) == [
         "order 8 is paid",

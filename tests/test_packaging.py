@@ -25,7 +25,7 @@ def build(kind: str, folder: Path) -> Path:
         [sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", folder, ROOT],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = folder.iterdir()

@@ -68,7 +68,7 @@ class Reader:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=600,
         )
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -124,7 +124,7 @@ def console_page(port: int, password: str) -> str:
 
 
 @pytest.mark.once
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1_200)
 def test_the_page_from_its_first_line_to_its_last(reader: Reader) -> None:
     port = free_port()
     said: dict[str, str] = {}

@@ -268,7 +268,7 @@ def test_the_conformance_scenarios_and_a_worker_as_that_user(
         env={**os.environ, **env},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     assert done.returncode == 0, done.stdout
     for verb in (["status"], ["jobs", "default"], ["lanes", "default"], ["workers"]):

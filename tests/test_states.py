@@ -341,7 +341,7 @@ def operated(source: str, verb: Verb, **options: int) -> Walk:
 
 
 for (_source, _verb, _target), _play in OPERATOR.items():
-    _kept = {"keep_completed_ms": 300} if _verb.startswith("time") else {}
+    _kept = {"keep_completed_ms": 3_000} if _verb.startswith("time") else {}
     _from = "dead" if _source == "any" else _source
     walk(_source, _verb, _target)(operated(_from, _play, **_kept))
 

@@ -266,7 +266,7 @@ def test_the_plugin_gives_each_process_a_server_and_each_test_empty_queues(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "6 passed" in done.stdout

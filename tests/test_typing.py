@@ -54,7 +54,7 @@ def mypy(folder: Path, *arguments: str | Path, config: Path) -> subprocess.Compl
         env=environment,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
     )
 
 
@@ -82,6 +82,7 @@ def test_mistakes_are_found(project: Path) -> None:
     assert found == expected, done.stdout
 
 
+@pytest.mark.timeout(900)
 def test_a_project_keeps_its_types_when_it_moves_from_celery(tmp_path: Path) -> None:
     """Its expressions have the same types on both, as Celery's own types tell them."""
     plain = tmp_path / "plain.ini"

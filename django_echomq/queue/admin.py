@@ -154,7 +154,7 @@ class Admin:
         return self._everywhere(Admin._reprocessing, progress)
 
     def _reprocessing(self) -> Bulk:
-        args = (self._now_ms(),)
+        args = (self._began_ms(),)
         expected = self._queue.metrics.counts("dead")["dead"]
         progress, _ = yield expected
         return self._walk("admin/reprocess_all", args, ["dead"], expected, progress)
@@ -173,7 +173,7 @@ class Admin:
         return self._everywhere(Admin._promoting, progress)
 
     def _promoting(self) -> Bulk:
-        args = (self._now_ms(), self._fresh_id())
+        args = (self._began_ms(), self._fresh_id())
         expected = self._queue.metrics.counts("scheduled")["scheduled"]
         progress, _ = yield expected
         return self._walk("admin/promote_all", args, ["schedule"], expected, progress)
@@ -351,6 +351,13 @@ class Admin:
     def _fresh_id(self) -> str:
         (fresh,) = self._queue.drive(self._queue.client.mint(1))
         return fresh
+
+    def _began_ms(self) -> int:
+        """A time that has passed: what happens from here on is later, in whole milliseconds too."""
+        began = self._now_ms()
+        while self._now_ms() <= began:
+            pass
+        return began
 
     def _now_ms(self) -> int:
         seconds, microseconds = self._queue.drive(self._queue.client.command("TIME"))

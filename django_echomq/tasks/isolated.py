@@ -223,6 +223,8 @@ def _serve(pipe: Connection) -> None:
     importlib.import_module("django").setup()
     run: Callable[[_Ask, CancelToken], _Answer]
     run = importlib.import_module("django_echomq.tasks.runner").run_in_child
+    # The tasks of the site are imported now, not on the first call's time.
+    importlib.import_module("django_echomq.tasks.registry").autodiscover()
     asks: deque[tuple[_Ask, CancelToken]] = deque()
     token = CancelToken()
     came = threading.Semaphore(0)

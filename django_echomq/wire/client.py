@@ -210,9 +210,14 @@ class Client:
             await anext(closing)
         else:
             pool = known[0]
+        task = asyncio.current_task()
+        cancelled = task.cancelling() if task else 0
         connection = await pool.get_connection()
         try:
             await connection.send_packed_command([_packed(commands)], check_health=False)
+            # redis-py sends by asyncio.wait_for, which before Python 3.12 may keep it to itself.
+            if task and task.cancelling() > cancelled:
+                raise asyncio.CancelledError
             replies: list[Reply] = []
             for _ in commands:
                 try:

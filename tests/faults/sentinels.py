@@ -135,7 +135,7 @@ class Sentinels:
             return False
 
     def until_whole(self) -> None:
-        wait_until(self._is_whole, "the replicas and sentinels to be in order", 60, 0.05)
+        wait_until(self._is_whole, "the replicas and sentinels to be in order", step=0.05)
 
     def kill_primary(self) -> Server:
         """Kills the primary with SIGKILL, and waits until another is; answers the dead one."""
@@ -152,7 +152,7 @@ class Sentinels:
         return old
 
     def until_another_serves(self, old: Server) -> None:
-        wait_until(lambda: self.primary() is not old and self._serves(), "a failover", 60, 0.05)
+        wait_until(lambda: self.primary() is not old and self._serves(), "a failover", step=0.05)
 
     def _serves(self) -> bool:
         try:

@@ -33,9 +33,13 @@ def reach(point: str, watched: Watched) -> str:
     proxy = watched.proxy
     if point == CLAIM_REPLY:
         watched.open()
-        proxy.hold_reply(SETTLE)
-        wait_until(lambda: not proxy.awaited, "the worker to park with its claim")
+        workers = watched.queue.workers
+        name = workers.all()[0].name
+        workers.quiet(name)
+        wait_until(lambda: workers.all()[0].state == "quiet", "the worker to be quiet")
         job_id = watched.enqueue()
+        proxy.hold_reply(SETTLE)
+        workers.resume(name)
         wait_until(lambda: proxy.held, "the claim")
         assert watched.queue.jobs.state(job_id) == "active"
         assert watched.effects() == {}

@@ -114,7 +114,7 @@ class Load:
 
     def lost(self) -> set[str]:
         """Admitted, settled, and without an effect."""
-        wait_until(self.settled, "the jobs to be done", 60, 0.1)
+        wait_until(self.settled, "the jobs to be done", step=0.1)
         return set(self.admitted) - set(self.effects())
 
     def sheet(self) -> str:

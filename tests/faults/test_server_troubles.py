@@ -74,12 +74,12 @@ def producing(watched: Watched) -> Iterator[list[str]]:
 def some_more(admitted: list[str], count: int = 50) -> None:
     """Waits until so many more are admitted."""
     now = len(admitted)
-    wait_until(lambda: len(admitted) >= now + count, "more jobs", 30)
+    wait_until(lambda: len(admitted) >= now + count, "more jobs")
 
 
 def end_well(watched: Watched, *workers: Command, quiet: tuple[str, ...] = ()) -> None:
     """Every admitted job has completed once, and the workers go in peace and said nothing bad."""
-    wait_until(watched.settled, "the jobs to be done", 30)
+    wait_until(watched.settled, "the jobs to be done")
     for worker in workers:
         worker.signal(signal.SIGTERM)
         assert worker.wait(30) == 0, worker.output()
@@ -270,8 +270,9 @@ def test_a_full_memory_admits_nothing_and_serves_what_is_there(
         with pytest.raises(WritesRefused, match="maxmemory"):
             other.jobs.enqueue(b"x", lane=lane)
     assert snapshot(other, server.raw) == {}
-    # The lease of the first, a second, is extended meanwhile.
+    # The lease of the first is extended meanwhile.
     wait_until(lambda: effects(watched) == {"flat": 20, "lane": 20, "later": 1}, "the others")
+    wait_until(lambda: watched.queue.metrics.counts("active") == {"active": 1})
     (claimed,) = jobs.browse("active")
     lapse = server.raw.zscore(watched.queue.keys.active, claimed.id)
     wait_until(lambda: server.raw.zscore(watched.queue.keys.active, claimed.id) > lapse)
@@ -399,6 +400,10 @@ def test_the_clock_of_the_server_is_set(
     }
     server = make_server(env=env)
     watched = watch_on(server, "default")
+    # So long that the worker extends it neither just before the step nor just after.
+    watched.direct["ECHOMQ_TEST_QUEUES"] = watched.by_proxy["ECHOMQ_TEST_QUEUES"] = (
+        '{"default": {"LEASE": 600}}'
+    )
     worker = serve(watched, command)
     job_id = watched.enqueue()
     wait_until(watched.effects, "the handler to start")

@@ -46,10 +46,10 @@ def test_sigterm_before_the_worker_is_ready(site: Site, command: Start, tmp_path
 
 def test_sigterm_while_parked(site: Site, command: Start) -> None:
     """It ends at once, and is off the list of workers."""
-    worker = command("echomq_worker", "default")
+    worker = command("echomq_worker", "default", "--grace", "3600")
     wait_until(site("default").workers.all, "the worker to beat")
     worker.signal(signal.SIGTERM)
-    assert worker.wait(10) == 0, worker.output()
+    assert worker.wait() == 0, worker.output()
     assert "stopped after 0 jobs" in worker.output()
     assert site("default").workers.all() == []
 
@@ -139,7 +139,9 @@ def test_sigterm_to_the_whole_group_of_a_worker_with_children(
     for n in range(2):
         tasks.gated.enqueue(str(path), str(n), str(gate))
     worker = command(
-        "echomq_worker", "default", "--isolate", "--threads", "2", env=env, under=["setsid"]
+        *("echomq_worker", "default", "--isolate", "--threads", "2", "--grace", "120"),
+        env=env,
+        under=["setsid"],
     )
     if phase == "children at work":
         wait_until(lambda: started(path) == 2, "two jobs in hand")

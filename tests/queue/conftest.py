@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from django_echomq.queue import Queue
 from django_echomq.wire.client import Client
@@ -16,10 +15,6 @@ from django_echomq.wire.embedded import _find_binary
 from django_echomq.wire.endpoint import Endpoint
 from tests.conftest import wait_until
 from tests.wire.proxy import Proxy
-
-# How fast a machine is today says nothing about the code.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
 
 
 @pytest.fixture
@@ -34,7 +29,7 @@ def disposable(tmp_path: Path) -> Iterator[Endpoint]:
     listening = socket.socket(socket.AF_UNIX)
     with listening:
         wait_until(lambda: listening.connect_ex(str(path)) == 0, "the server to listen")
-    yield Endpoint.from_url(f"unix://{path}", socket_timeout=2.0)
+    yield Endpoint.from_url(f"unix://{path}", socket_timeout=10.0)
     process.kill()
     process.wait()
 

@@ -28,7 +28,8 @@ def test_a_waiting_job_costs_little_memory(
 
     def used() -> int:
         info: Any = raw.info("memory")
-        return int(info["used_memory"])
+        # Without what waits for a slow disk.
+        return int(info["used_memory"]) - int(info["mem_aof_buffer"])
 
     before = used()
     queue.jobs.enqueue_many([payload] * jobs)
@@ -47,6 +48,7 @@ def commands(recording: Recording) -> tuple[int, int]:
 def running(make_queue: Callable[..., Queue]) -> Queue:
     """A queue that has been used: its scripts are known, its counters are there."""
     queue = make_queue()
+    queue.client.home._node = None  # its number is leased now, and not again for some minutes
     queue.jobs.enqueue_many([b"x"] * 100)
     drive(queue, 8)
     queue.jobs.enqueue(b"x")
@@ -68,7 +70,8 @@ def test_enqueueing_is_one_round_trip_of_few_commands(running: Queue, raw: redis
         running.jobs.enqueue(b"x")
         sent, inside = commands(recording)
     assert sent == 1
-    assert inside <= 12
+    # Three more where a minute begins: a key of the ledger, and one of the figures.
+    assert inside <= 12 + 3
 
 
 @pytest.mark.parametrize("lane", [None, "a"])

@@ -532,6 +532,7 @@ def test_a_subscriber_hears_what_happens_from_then_on(queue: Queue) -> None:
 def test_an_iteration_ends_when_nothing_happens_for_its_timeout(queue: Queue) -> None:
     with queue.events.subscribe(timeout=0.2) as events:
         queue.jobs.enqueue_many([b"x"] * 3)
+        wait_until(lambda: len(events._feed._events) == 3)
         assert [event.name for event in events] == ["enqueued"] * 3
 
 
@@ -685,7 +686,8 @@ def test_a_server_of_another_version_ends_the_subscription(disposable: Endpoint)
 
 
 def test_a_silent_server_is_asked_whether_it_is_there(endpoint: Endpoint) -> None:
-    subscriber = Subscriber(Client(endpoint), b"nothing", beat=0.5)
+    subscriber = Subscriber(Client(endpoint), b"nothing", beat=20)
+    subscriber._heard -= 20
     try:
         wait_until(lambda: subscriber.read(0.01) is None and subscriber._asked)
         wait_until(lambda: subscriber.read(0.01) is None and not subscriber._asked)

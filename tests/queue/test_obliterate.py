@@ -130,7 +130,6 @@ GONE = ("absent", "completed", "cancelled")
 VERBS = [name for name in vars(Life) if not name.startswith("_") and name != "job"]
 
 
-@pytest.mark.timeout(300)
 def test_no_key_is_left_after_an_obliterate(make_queue: MakeQueue, raw: redis.Redis) -> None:
     @settings(
         max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), database=None

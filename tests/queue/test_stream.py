@@ -55,7 +55,7 @@ def test_a_call_is_sent_before_the_answer_before_it_is_read(queue: Queue) -> Non
 
 
 def test_batches_are_admitted_once_though_replies_are_lost(queue: Queue, proxy: Proxy) -> None:
-    client = Client(proxy.endpoint)
+    client = Client(proxy.endpoint, retry_for=30.0)
     mine = Queue(queue.name, client)
     mine.admin.is_paused()
     ids: list[str] = []

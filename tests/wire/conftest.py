@@ -6,14 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 import redis
-from hypothesis import HealthCheck, settings
 
 from django_echomq.wire.endpoint import Endpoint
 from tests.wire.proxy import Proxy
-
-# How fast a machine is today says nothing about the code.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
 
 ELSEWHERE = 9
 

@@ -122,12 +122,20 @@ class Nodes:
             low = number * share
             node.ask("CLUSTER", "ADDSLOTSRANGE", low, min(low + share, SLOTS) - 1)
             node.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        # A node that is slow to answer is forgotten, so it may take more than one meeting.
         for node in others:
-            first.ask("CLUSTER", "MEET", "127.0.0.1", node.port)
+            wait_until(lambda node=node: self._knows(first, node), "a node to be met", step=0.3)
         self.settle(whole=False)
         for number, node in enumerate(self.nodes[self._primaries :]):
             node.ask("CLUSTER", "REPLICATE", self.nodes[number % self._primaries].id)
         self.settle()
+
+    def _knows(self, first: Node, other: Node) -> bool:
+        nodes = first.ask("CLUSTER", "NODES").decode().splitlines()
+        if any(f":{other.port}@" in line and "handshake" not in line for line in nodes):
+            return True
+        first.ask("CLUSTER", "MEET", "127.0.0.1", other.port)
+        return False
 
     def settle(self, whole: bool = True) -> None:
         """Waits until all that run agree that all is well, and replicas are in step."""

