@@ -355,7 +355,7 @@ class Admin:
     def _began_ms(self) -> int:
         """A time that has passed: what happens from here on is later, in whole milliseconds too."""
         began = self._now_ms()
-        while self._now_ms() <= began:
+        while self._now_ms() == began:
             pass
         return began
 
