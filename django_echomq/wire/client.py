@@ -215,7 +215,7 @@ class Client:
         connection = await pool.get_connection()
         try:
             await connection.send_packed_command([_packed(commands)], check_health=False)
-            # redis-py sends by asyncio.wait_for, which before Python 3.12 may keep it to itself.
+            # redis-py sends by asyncio.wait_for, which before Python 3.12 may lose a cancellation.
             if task and task.cancelling() > cancelled:
                 raise asyncio.CancelledError
             replies: list[Reply] = []

@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from django_echomq.queue import Queue
+from django_echomq.queue.admin import Admin
 from django_echomq.wire.errors import InvalidId, JobGone, PayloadTooLarge, WrongState
 from django_echomq.wire.ids import min_for
 from django_echomq.wire.scripts import script
@@ -203,6 +204,14 @@ def test_every_dead_job_comes_back_where_it_belongs(queue: Queue, raw: redis.Red
     assert raw.exists(queue.keys.dead, queue.keys.base + b"died") == 0
 
 
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that happens in a second is of the same time, as what happens in a millisecond is."""
+    now_ms = Admin._now_ms
+    monkeypatch.setattr(Admin, "_now_ms", lambda admin: now_ms(admin) // 1_000 * 1_000 + 999)
+
+
+@pytest.mark.usefixtures("coarse")
 def test_what_dies_again_meanwhile_is_not_brought_back_twice(queue: Queue) -> None:
     fill(queue, 250, "dead")
     rounds = 0
@@ -234,6 +243,7 @@ def test_all_that_is_scheduled_is_claimable(queue: Queue) -> None:
     assert len(queue.jobs.claim(500)) == 120
 
 
+@pytest.mark.usefixtures("coarse")
 def test_what_fails_again_meanwhile_is_not_promoted_twice(queue: Queue) -> None:
     fill(queue, 250, "scheduled")
 

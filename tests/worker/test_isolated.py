@@ -117,12 +117,12 @@ def test_a_time_limit_is_of_the_task_and_not_of_its_import(
         "class Slow:\n"
         "    def find_spec(self, name, path, target=None):\n"
         "        if name == 'tests.testapp.tasks':\n"
-        "            time.sleep(6)\n"
+        "            time.sleep(8)\n"
         "if any('spawn_main' in word for word in sys.orig_argv):\n"
         "    sys.meta_path.insert(0, Slow())\n"
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
-    result = tasks.isolated.using(max_attempts=1, timeout=5).enqueue("good")
+    result = tasks.isolated.using(max_attempts=1, timeout=3).enqueue("good")
     work()
     assert outcome(site, result)[0] == "completed"
 
